@@ -1,20 +1,20 @@
 /* Devices, buffers, streams, recorded programs and their statistics.
 
-   Objects are opaque. A _create function makes an object and the matching _destroy function ends
-   it; destroying NULL does nothing. A child (buffer, stream, program, model, session) keeps its
-   device alive, so objects may be destroyed in any order.
+   Objects are opaque. A _create function creates an object and the matching _destroy function
+   destroys it; destroying NULL does nothing. Children (buffer, stream, semaphore, program, model,
+   session) keep their device alive, so objects may be destroyed in any order.
 
-   Threads: several threads may share a device, a buffer handle or a program. A stream belongs to
-   one thread at a time.
+   Threads: several threads may share a device, a buffer, a semaphore or a program. Only one thread
+   at a time may use a stream.
 
    Fork: if no other thread was inside the library, the child of a fork may use and destroy objects
    of the CPU device, and runs them on one core. It must not touch objects of any other device.
 
-   Signals: threads that the library starts, and those that drivers start when it calls them, handle
-   no signal of the application, but for those of their own faults.
+   Signals: threads that the library starts, and threads that drivers start when it calls them,
+   block the application's signals, except those of their own faults.
 
-   Unloading: once a device has started threads, the shared library, or the plugin that the static
-   library is part of, stays loaded to the end of the process, whoever closes it.
+   Unloading: once a device has started threads, the shared library (or the plugin that contains the
+   static library) stays loaded until the process ends, even if it is closed.
 
    A program linked with -static cannot open drivers: it has the CPU device only. */
 #ifndef RAGGEDVIT_DEVICE_H
@@ -37,8 +37,8 @@
 
 /* Args and descs begin with their size, so that later versions can append fields. Initialise each
    with its RVIT_..._INIT, then set the fields you need. Zero means the default, or absent, unless a
-   field says otherwise. RVIT_INIT sets the size and makes all else zero; RVIT_INIT_WITH also sets up to
-   four fields: RVIT_INIT_WITH(rvit_device_desc, .index = RVIT_INDEX_AUTO). */
+   field says otherwise. RVIT_INIT sets the size and makes all else zero; RVIT_INIT_WITH also sets
+   up to four fields: RVIT_INIT_WITH(rvit_device_desc, .index = RVIT_INDEX_AUTO). */
 /* clang-format off */
 #ifdef __cplusplus
 template <class T> inline T rvit_init_struct()
@@ -71,8 +71,8 @@ extern "C" {
 
 /* Calls may come from any thread with a stack of 64 KiB or more (CPU backend; a GPU driver may need
    more) and in any floating-point environment. Inside a call the environment is the default one
-   (round to nearest, no traps, subnormals kept), also for the caller's allocator and logger. On
-   return the caller's environment is restored, flags included. */
+   (round to nearest, no traps, subnormals kept), also for the caller's allocator and logger. When a
+   call returns, the caller's environment is restored, flags included. */
 
 /* The result of a function. The values are part of the ABI. A call that fails changes nothing: it
    writes no output and enqueues nothing, and the next call works. */
@@ -85,7 +85,7 @@ typedef enum rvit_status {
     RVIT_OUT_OF_DEVICE_MEMORY = 41,
     RVIT_DEVICE_LOST = 50, /* destroy the device and its children, then create them again */
     RVIT_BAD_FILE = 60,    /* unreadable, malformed, or not of the type that its name says */
-    RVIT_NOT_FINITE = 70,  /* what a model computes is NaN or infinite: its weights are, or it overflows its dtype */
+    RVIT_NOT_FINITE = 70,  /* a model's results are NaN or infinite: so are its weights, or its dtype overflows */
     RVIT_INTERNAL = 90     /* a defect in the library or in a driver */
 } rvit_status;
 
@@ -109,9 +109,9 @@ typedef void (*rvit_log_fn)(void *user, rvit_log_level level, const char *messag
    while other threads are inside the library. */
 RVIT_API void rvit_log_set(rvit_log_fn fn, void *user);
 
-/* A ready-made callback that writes to standard error. It writes messages up to the level in the
-   environment variable RVIT_LOG (error, warning, info, debug; warning if unset). The library reads
-   no other environment variable. */
+/* A callback for rvit_log_set that writes to standard error. It writes messages up to the level in
+   the environment variable RVIT_LOG (error, warning, info, debug; warning if unset). The library
+   reads no other environment variable. */
 RVIT_API void rvit_log_stderr(void *user, rvit_log_level level, const char *message);
 
 typedef struct rvit_device rvit_device;
@@ -120,8 +120,8 @@ typedef struct rvit_stream rvit_stream;
 typedef struct rvit_program rvit_program;
 typedef struct rvit_semaphore rvit_semaphore;
 
-/* The enums whose values have names. A name is the constant in lower case without its prefix, with '-'
-   for '_': RVIT_POOLING_CLS_MEAN is "cls-mean". RVIT_I8 is "int8". */
+/* The enums whose values have names. A name is the constant in lower case without its prefix, with
+   '-' for '_': RVIT_POOLING_CLS_MEAN is "cls-mean". RVIT_I8 is "int8". */
 typedef enum rvit_enum {
     RVIT_ENUM_BACKEND = 0,
     RVIT_ENUM_TIER = 1,
@@ -139,8 +139,8 @@ typedef enum rvit_enum {
     RVIT_ENUM_PRUNE = 13
 } rvit_enum;
 
-/* The name of a value: rvit_enum_name(RVIT_ENUM_BACKEND, RVIT_BACKEND_CPU) is "cpu". "unknown" if the
-   enum has no such value; never NULL. */
+/* The name of a value: rvit_enum_name(RVIT_ENUM_BACKEND, RVIT_BACKEND_CPU) is "cpu". "unknown" if
+   the enum has no such value; never NULL. */
 RVIT_API const char *rvit_enum_name(rvit_enum type, int32_t value);
 /* The value of a name. INVALID_ARGUMENT: the enum has no such name; the detail lists its names. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_enum_from_name(rvit_enum type, const char *name, int32_t *out_value);
@@ -155,19 +155,19 @@ typedef enum rvit_tier {
     RVIT_TIER_SUBGROUP = 2, /* Vulkan: subgroup arithmetic. CPU: the widest vector instructions
                                found */
     RVIT_TIER_MATRIX = 3    /* Vulkan: cooperative matrices for attention and linear of f16, and of
-                               bf16 where the device multiplies it (AUTO skips them on software
+                               bf16 where the device supports it (AUTO skips them on software
                                devices). CUDA: tensor cores */
 } rvit_tier;
 
-/* What a device is. Where no index is given, a backend takes the first kind of this list that it
-   has; Vulkan, of two devices of one kind the one with more memory. */
+/* What a device is. RVIT_INDEX_AUTO selects the device of the first of these kinds, UNKNOWN
+   counting as OTHER; among Vulkan devices of one kind, the one with the most memory. */
 typedef enum rvit_device_kind {
     RVIT_DEVICE_KIND_UNKNOWN = 0,
-    RVIT_DEVICE_KIND_DISCRETE = 1,   /* a GPU with memory of its own */
-    RVIT_DEVICE_KIND_INTEGRATED = 2, /* a GPU that shares the processor's memory */
-    RVIT_DEVICE_KIND_VIRTUAL = 3,    /* a GPU that a virtual machine has been given a part of */
+    RVIT_DEVICE_KIND_DISCRETE = 1,   /* a GPU with its own memory */
+    RVIT_DEVICE_KIND_INTEGRATED = 2, /* a GPU that shares the CPU's memory */
+    RVIT_DEVICE_KIND_VIRTUAL = 3,    /* part of a GPU, in a virtual machine */
     RVIT_DEVICE_KIND_OTHER = 4,
-    RVIT_DEVICE_KIND_CPU = 5 /* a CPU, also one that a software Vulkan driver computes on */
+    RVIT_DEVICE_KIND_CPU = 5 /* a CPU; also a software Vulkan driver */
 } rvit_device_kind;
 
 /* What is known about a device before it is created. */
@@ -182,22 +182,23 @@ typedef struct rvit_device_info {
     uint8_t uuid[16];    /* the same for one GPU through CUDA and Vulkan; zero if unknown */
     char name[128];
     char driver[128]; /* driver and version */
-    char note[256];   /* why the device or a higher tier is not used, or why not for bf16; else empty */
-    /* 1 << dtype of each type below f32 that GEMMs multiply by instructions made for it. CPU: those
-       that are faster than f32. Vulkan: I8, by cooperative matrices or by dot products of which the
-       driver says that they are accelerated; without, int8 is right and slower. CUDA: 0. */
+    char note[256];   /* why the device, a higher tier, or its bf16 kernels are not used; else empty */
+    /* Bits 1 << dtype of the types narrower than f32 that GEMMs compute with dedicated
+       instructions. CPU: the types that are faster than f32. Vulkan: I8 if the device has int8
+       cooperative matrices, or dot products that the driver reports as accelerated; without them
+       int8 works but is slower. CUDA: 0. */
     int32_t native_dtypes;
     rvit_device_kind kind;
-    /* Bytes of the device's memory that this process could still take when this was asked, other
-       programs' use counted; 0 if unknown. CUDA tells it of devices that have been created, not in a
-       list, and Vulkan where the driver has VK_EXT_memory_budget. */
+    /* Bytes of device memory that this process could still allocate at the time of the call, given
+       what other processes use; 0 if unknown. CUDA: known only from rvit_device_get_info. Vulkan:
+       known if the driver has VK_EXT_memory_budget. */
     int64_t memory_free;
     /* "0000:65:00.0": domain, bus, device and function in hexadecimal; the same for one GPU through
        CUDA and Vulkan. Empty if unknown, or if it is not on a PCI bus. */
     char pci_address[24];
 } rvit_device_info;
 
-/* Lists the devices of every backend that is built in, in the order of preference. Writes at most
+/* Lists the devices of every backend in this build, in the order of preference. Writes at most
    `capacity` entries to infos [capacity]; *out_n_infos is the number of devices found. A backend
    that cannot be used has one entry with index -1 and the reason in note. The caller must set
    infos[i].struct_size (RVIT_DEVICE_INFO_INIT), to the same value in every entry. */
@@ -220,7 +221,7 @@ typedef struct rvit_device_desc {
     size_t struct_size;
     rvit_backend backend;            /* AUTO: CUDA, then a Vulkan GPU, then the CPU */
     int32_t index;                   /* within the backend, or RVIT_INDEX_AUTO */
-    rvit_tier tier;                  /* the result is UNSUPPORTED if the device lacks it */
+    rvit_tier tier;                  /* UNSUPPORTED if the device lacks it */
     int32_t n_threads;               /* CPU: number of threads that run an op, including the calling
                                         thread. 0: the number of processors that the process may use
                                         when the device is created: online, in the calling thread's
@@ -232,7 +233,7 @@ typedef struct rvit_device_desc {
     int32_t debug_checks;            /* 1: read back and validate cu_seqlens, rows.live and src_rows
                                         before each op runs; this synchronises. Recorded ops are not
                                         checked */
-    const rvit_allocator *allocator; /* the struct is copied; NULL: malloc. What it points to must
+    const rvit_allocator *allocator; /* NULL: malloc. The struct is copied; allocator->user must
                                         outlive every object of the device */
     int32_t vector_bits;             /* CPU: widest vectors to use, 256 or 512 bits; 0: the widest
                                         available */
@@ -244,7 +245,7 @@ typedef struct rvit_device_desc {
        cache_data comes from that run and matches this device, driver and library. 1: skips both the
        list and the test; the tier is the explicit one, or the highest that the device reports. */
     int32_t skip_self_test;
-    /* Vulkan: the blob that rvit_device_get_cache returned in an earlier run, borrowed for the
+    /* Vulkan: the blob that rvit_device_get_cache returned in an earlier run, read during the
        call; NULL and 0: none. A blob that is damaged, or that belongs to another device or driver,
        is ignored with a warning in the log. */
     const void *cache_data;
@@ -256,14 +257,15 @@ typedef struct rvit_device_desc {
     int64_t submit_work;
     /* Vulkan: microseconds for which a waiting thread polls the device, keeping one core busy,
        before it sleeps. The system wakes a sleeping thread about 30 us late. 0: 2000, or no polling
-       on a software device; -1: no polling. CUDA, with -1: threads sleep that wait for streams of the
-       library's own; else they wait as the flags of the context say, which usually means polling. */
+       on a software device; -1: no polling. CUDA: -1: threads that wait for the library's own
+       streams sleep; else they wait as the flags of the context say, which usually means polling. */
     int32_t poll_us;
-    /* CPU: the kernels by name; NULL: the fastest that this processor runs. UNSUPPORTED: it lacks
-       their instructions. "portable"; "avx2"; "avx2_vnni" (with AVX-VNNI, for int8); "avx512";
-       "avx512_vnni" (with AVX512-VNNI, for int8); "avx512_bf16" (with AVX512-BF16 too: not chosen on
-       Intel's processors, where it is slow); "amx" (with tiles for bf16 and int8, which Linux allows
-       to a process that asks, as the creation of the device does). For tests and for comparisons. */
+    /* CPU: which kernels to use, for tests and comparisons; NULL: the fastest that this processor
+       runs. UNSUPPORTED: the processor lacks their instructions. "portable"; "avx2"; "avx2_vnni"
+       (with AVX-VNNI, for int8); "avx512"; "avx512_vnni" (with AVX512-VNNI, for int8);
+       "avx512_bf16" (also with AVX512-BF16; not chosen on Intel processors, where it is slow);
+       "amx" (with tiles for bf16 and int8; creating the device asks Linux for permission to use
+       them). */
     const char *kernels;
 } rvit_device_desc;
 #define RVIT_DEVICE_DESC_INIT RVIT_INIT_WITH(rvit_device_desc, .index = RVIT_INDEX_AUTO)
@@ -273,7 +275,7 @@ typedef struct rvit_device_desc {
    with a warning in the log. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_device);
 RVIT_API void rvit_device_destroy(rvit_device *device);
-/* memory_free is that of now. */
+/* As rvit_device_list describes the device, with its current memory_free. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_device_get_info(const rvit_device *device, rvit_device_info *out_info);
 
 /* Returns the kernels compiled so far, as a blob for rvit_device_desc.cache_data of a later run.
@@ -294,14 +296,14 @@ typedef enum rvit_buffer_type {
 } rvit_buffer_type;
 
 /* size: in bytes, at least 1. The contents are undefined. A buffer must outlive the work and the
-   programs that use it. OUT_OF_DEVICE_MEMORY: it does not fit. UNSUPPORTED: the device cannot export
-   memory.
+   programs that use it. OUT_OF_DEVICE_MEMORY: it does not fit. UNSUPPORTED: the device cannot
+   export memory.
 
    On the CPU a buffer is host memory. The library touches every page at once, so that later writes
    cannot fail. Linux may grant more memory than it has and then kill the process that touches it.
    Without a caller's allocator, buffers of 4 MiB or more are therefore refused if they exceed 15/16
-   of the available memory (MemAvailable plus SwapFree of /proc/meminfo, and what is left under the
-   memory limits of the control groups). Other processes may still take that memory meanwhile. */
+   of the available memory (MemAvailable plus SwapFree of /proc/meminfo, within the memory limits of
+   the control groups). Other processes may still take that memory in the meantime. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
 RVIT_API void rvit_buffer_destroy(rvit_buffer *buffer);
 /* The mapped pointer of an UPLOAD or READBACK buffer: 64-byte aligned, valid for the buffer's life.
@@ -351,30 +353,32 @@ typedef struct rvit_memory_desc {
     void *address;          /* a multiple of 16. CUDA: the CUdeviceptr, cast */
     uint64_t vk_buffer;     /* VkBuffer, bound to memory */
     int64_t vk_buffer_size; /* VkBufferCreateInfo.size */
-    int64_t offset;         /* where the buffer begins in the VkBuffer, in bytes; a multiple of 16 */
+    int64_t offset;         /* in the VkBuffer, of the buffer's start, in bytes; a multiple of 16 */
     const rvit_external_memory *external;
 } rvit_memory_desc;
 #define RVIT_MEMORY_DESC_INIT RVIT_INIT(rvit_memory_desc)
 
-/* Creates a buffer on such memory; ops use it in place. No size of rvit_stats counts the memory, and
-   rvit_buffer_host returns NULL.
+/* Creates a buffer on such memory; ops use it in place. No size of rvit_stats counts the memory,
+   and rvit_buffer_host returns NULL.
 
    HOST, CUDA, VULKAN: the caller keeps the memory alive as long as the buffer needs it;
-   rvit_buffer_destroy does not free it. Buffers may overlap in memory. The library sees that through
-   addresses or through one VkBuffer: an op whose output overlaps another array of its args is refused.
+   rvit_buffer_destroy does not free it. Buffers may overlap in memory. The library sees that
+   through addresses or through one VkBuffer: an op whose output overlaps another array of its args
+   is refused.
 
    EXTERNAL: on success the library owns external->handle and closes it. The memory lives until its
-   last user releases it. It must be of the same physical device and, for Vulkan, of the same driver.
-   external->offset: a multiple of 256 (CUDA), or of the driver's alignment (Vulkan; 256 is enough).
+   last user releases it. It must be of the same physical device and, for Vulkan, of the same
+   driver. external->offset: a multiple of 256 (CUDA), or of the driver's alignment (Vulkan; 256 is
+   enough).
 
-   UNSUPPORTED: the device does not use memory of this type, or does not import it. INVALID_ARGUMENT:
-   the memory is too small or misaligned, belongs to another context, or the handle does not describe
-   such memory (some Vulkan drivers report OUT_OF_DEVICE_MEMORY). */
+   UNSUPPORTED: the device does not use memory of this type, or does not import it.
+   INVALID_ARGUMENT: the memory is too small or misaligned, belongs to another context, or the
+   handle does not describe such memory (some Vulkan drivers report OUT_OF_DEVICE_MEMORY). */
 RVIT_API RVIT_NODISCARD rvit_status rvit_buffer_wrap(rvit_device *device, const rvit_memory_desc *memory, rvit_buffer **out_buffer);
-/* Points a wrapped buffer of type HOST or CUDA at other memory of that type: two stores. It checks the
-   alignment of the address and nothing else. CPU: recorded programs use the new memory from then on.
-   CUDA: enqueued ops and recorded programs keep the old address. INVALID_ARGUMENT: the library owns
-   the buffer's memory. UNSUPPORTED: a wrapped VkBuffer. */
+/* Points a wrapped buffer of type HOST or CUDA at other memory of that type: two stores. It checks
+   the alignment of the address and nothing else. CPU: recorded programs use the new memory from
+   then on. CUDA: enqueued ops and recorded programs keep the old address. INVALID_ARGUMENT: the
+   library owns the buffer's memory. UNSUPPORTED: a wrapped VkBuffer. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_buffer_set(rvit_buffer *buffer, void *address, int64_t size);
 /* Where any buffer lies. CPU: its host address; CUDA: its CUdeviceptr; the offset is 0. Vulkan: its
    VkBuffer, and the offset in it at which the buffer begins, in bytes. out_offset may be NULL. */
@@ -401,14 +405,15 @@ typedef struct rvit_stats {
     int64_t copies;             /* copy ops and transfers */
     int64_t host_allocations;   /* device-wide */
     int64_t device_allocations; /* device-wide */
-    int64_t device_size;        /* in buffers of RVIT_BUFFER_DEVICE; no size counts memory wrapped
-                                   from the caller */
+    int64_t device_size;        /* in buffers of RVIT_BUFFER_DEVICE and RVIT_BUFFER_SHARED; no size
+                                   counts wrapped memory */
     int64_t upload_size;        /* in buffers of RVIT_BUFFER_UPLOAD */
     int64_t readback_size;      /* in buffers of RVIT_BUFFER_READBACK */
     int64_t working_size;       /* device memory that streams and programs hold in addition to
                                    buffers */
-    int64_t saturated;          /* of a session (rvit_session_get_stats): values that a scale from the checkpoint has cut off, in all
-                                   runs waited for (rvit_quantize_args.saturated) */
+    int64_t saturated;          /* of a session (rvit_session_get_stats): values that saturated
+                                   because a scale of the checkpoint is too small, in all runs
+                                   waited for (rvit_quantize_args.saturated) */
 } rvit_stats;
 #define RVIT_STATS_INIT RVIT_INIT(rvit_stats)
 
@@ -416,14 +421,14 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_stream_create(rvit_device *device, rvit
 /* Waits for the stream's work. */
 RVIT_API void rvit_stream_destroy(rvit_stream *stream);
 /* Creates a stream on a native one of the caller's: a CUstream (cuda.h says what that means), or a
-   VkCommandBuffer to record into (vulkan.h). The caller keeps it alive; rvit_stream_destroy does not
-   destroy it. UNSUPPORTED: a CPU device. */
+   VkCommandBuffer to record into (vulkan.h). The caller keeps it alive; rvit_stream_destroy does
+   not destroy it. UNSUPPORTED: a CPU device. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_stream_wrap(rvit_device *device, void *native, rvit_stream **out_stream);
 /* Makes a wrapped stream use another native one from now on. INVALID_ARGUMENT: the stream is not
    wrapped, or it is recording. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_stream_set(rvit_stream *stream, void *native);
-/* The CUstream of any CUDA stream, or the VkCommandBuffer of a wrapped Vulkan stream (NULL for a Vulkan
-   stream of the library's own). UNSUPPORTED: a CPU device. */
+/* The CUstream of any CUDA stream, or the VkCommandBuffer of a wrapped Vulkan stream (NULL for a
+   Vulkan stream of the library's own). UNSUPPORTED: a CPU device. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_stream_handle(const rvit_stream *stream, void **out_native);
 /* Waits until all enqueued work is done. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_stream_synchronize(rvit_stream *stream);
@@ -448,19 +453,20 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_copy(rvit_stream *stream, const rvit_co
 /* Ops called on the stream between begin and end do not run: they are collected, in order, into a
    program. The program refers to the same buffers and reads their contents, lengths included, at
    each launch. A launch is one dispatch; it neither allocates nor waits. Its results are bit-equal
-   to those of the ops called one by one. end returns INVALID_ARGUMENT for an empty recording; recording stops even if
-   end fails. An op that fails while recording is not collected. Launches of one program run one
-   after another, on whatever streams. */
+   to those of the ops called one by one. end returns INVALID_ARGUMENT for an empty recording;
+   recording stops even if end fails. An op that fails while recording is not collected. Launches of
+   one program run one after another, whatever their streams. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_record_begin(rvit_stream *stream);
 RVIT_API RVIT_NODISCARD rvit_status rvit_record_end(rvit_stream *stream, rvit_program **out_program);
 RVIT_API RVIT_NODISCARD rvit_status rvit_program_launch(rvit_program *program, rvit_stream *stream);
 /* No launch of the program may be pending: synchronise first. */
 RVIT_API void rvit_program_destroy(rvit_program *program);
 
-/* A semaphore orders work of different streams, devices and APIs. A binary one is signalled and waited
-   for in turn; a timeline one is a counter that only grows. Threads may share a semaphore.
+/* A semaphore orders work of different streams, devices and APIs. A binary one is signalled and
+   waited for in turn; a timeline one is a counter that only grows. Threads may share a semaphore.
 
-   The fields choose where it comes from; at most one of shared, vk_semaphore and handle_type is set:
+   The fields choose where it comes from; at most one of shared, vk_semaphore and handle_type is
+   set:
      none of them   a new semaphore of value 0 (Vulkan)
      shared         the same, and rvit_semaphore_export exports it (Vulkan)
      vk_semaphore   wraps a VkSemaphore of the caller's, who keeps it alive (Vulkan)
@@ -470,8 +476,9 @@ typedef struct rvit_semaphore_desc {
     int32_t timeline; /* 0: binary; 1: timeline */
     int32_t shared;   /* 0 or 1 */
     uint64_t vk_semaphore;
-    /* OPAQUE_FD: VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT, which CUDA calls
-       CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD if binary, or TIMELINE_SEMAPHORE_FD */
+    /* OPAQUE_FD: VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT. CUDA's
+       CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD (binary) and TIMELINE_SEMAPHORE_FD (timeline) are
+       the same */
     rvit_handle_type handle_type;
     intptr_t handle; /* on success the library owns it and closes it */
 } rvit_semaphore_desc;
@@ -483,22 +490,22 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_semaphore_create(rvit_device *device, c
                                                           rvit_semaphore **out_semaphore);
 /* No wait for the semaphore and no signal of it may be pending. */
 RVIT_API void rvit_semaphore_destroy(rvit_semaphore *semaphore);
-/* A new handle, which the caller closes or passes to an import. INVALID_ARGUMENT: the semaphore was not
-   created with shared = 1. */
+/* A new handle, which the caller closes or passes to an import. INVALID_ARGUMENT: the semaphore was
+   not created with shared = 1. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_semaphore_export(const rvit_semaphore *semaphore, rvit_handle_type *out_type,
                                                           intptr_t *out_handle);
 /* The VkSemaphore or CUexternalSemaphore. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_semaphore_handle(const rvit_semaphore *semaphore, uint64_t *out_handle);
-/* Makes all work enqueued on the stream from now on wait until the semaphore is signalled (binary; this
-   unsignals it, and value is ignored) or has reached value (timeline). Everything done before the signal
-   is visible. INVALID_ARGUMENT: the semaphore belongs to another device, or the stream is recording or
-   records into a command buffer.
+/* Makes all work enqueued on the stream from now on wait until the semaphore is signalled (binary;
+   this unsignals it, and value is ignored) or has reached value (timeline). Everything done before
+   the signal is visible. INVALID_ARGUMENT: the semaphore belongs to another device, or the stream
+   is recording or records into a command buffer.
 
-   Vulkan: all streams share one queue, so later submits to that queue wait too. The signal of a binary
-   semaphore must already have been submitted. */
+   Vulkan: all streams share one queue, so later submits to that queue wait too. The signal of a
+   binary semaphore must already have been submitted. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_stream_wait(rvit_stream *stream, const rvit_semaphore *semaphore, uint64_t value);
-/* Signals the semaphore (binary) or sets it to value, which must exceed its current one (timeline), once
-   all work enqueued so far is done. Errors as for rvit_stream_wait. */
+/* Signals the semaphore (binary) or sets it to value, which must exceed its current one (timeline),
+   once all work enqueued so far is done. Errors as for rvit_stream_wait. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_stream_signal(rvit_stream *stream, const rvit_semaphore *semaphore, uint64_t value);
 
 #ifdef __cplusplus
