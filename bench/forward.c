@@ -13,6 +13,7 @@
 #include "options.h"
 #include "policy.h"
 #include "report.h"
+#include "session_results.h"
 
 enum { MAX_VARIANTS = 64, MAX_SAMPLES = 4096, LIST = 16, IN_A_ROW = 8, ROWS = 4, ALIKE = 20 };
 
@@ -100,14 +101,15 @@ static void open_variant(variant *v, bench_device *d, rvit_model *model, const r
     desc.max_images = v->batch;
     desc.fixed_batch = !o->any_batch;
     desc.stream = d->stream;
-    desc.prune = v->prune->desc;
+    desc.prune = &v->prune->desc;
     if (o->on_device) {
         const int64_t size = (int64_t)v->batch * info->channels * info->image_size * info->image_size * (int64_t)sizeof *images;
         v->images = data_buffer(d, size);
         v->logits = data_buffer(d, (int64_t)v->batch * info->n_classes * (int64_t)sizeof(float));
-        desc.images = (rvit_view){v->images, 0};
+        desc.input_memory = RVIT_INPUT_FIXED;
+        desc.input_view = (rvit_view){v->images, 0};
         desc.logits = (rvit_view){v->logits, 0};
-        bench_check(rvit_stream_write(d->stream, desc.images, images, size), "images");
+        bench_check(rvit_stream_write(d->stream, desc.input_view, images, size), "images");
     }
     bench_check(rvit_session_create(model, &desc, &v->session), "session");
     v->samples = calloc(1, sizeof *v->samples);
@@ -130,7 +132,7 @@ static run run_of(variant *v, const float *images)
 {
     run r = {v, RVIT_RUN_ARGS_INIT};
     r.args.n_images = v->batch;
-    r.args.images = v->images != NULL ? NULL : images;
+    r.args.input.data = v->images != NULL ? NULL : images;
     return r;
 }
 
@@ -223,8 +225,8 @@ static void sample_alike(variant *v, const float *images, vulkan_clock *clock)
 static json_t *tokens_left(const variant *v)
 {
     json_t *tokens = json_array();
-    for (int32_t s = 0; s < rvit_session_n_stages(v->session); s++)
-        json_array_append_new(tokens, json_real((double)rvit_session_cu_seqlens(v->session, s)[v->batch] / v->batch));
+    for (int32_t s = 0; s < session_n_stages(v->session); s++)
+        json_array_append_new(tokens, json_real((double)session_cu_seqlens(v->session, s)[v->batch] / v->batch));
     return tokens;
 }
 
@@ -287,7 +289,7 @@ int main(int argc, char **argv)
     precision.dtype = o.dtype;
     precision.quantization = (rvit_quantization)o.quantization;
     bench_check(rvit_checkpoint_open(o.model, NULL, &checkpoint), "checkpoint");
-    bench_check(rvit_checkpoint_get_info(checkpoint, &info), "checkpoint");
+    bench_check(rvit_checkpoint_get_model_info(checkpoint, &info), "checkpoint");
     bench_check(rvit_model_create(d.device, checkpoint, &precision, &model), "model");
     rvit_checkpoint_destroy(checkpoint);
 

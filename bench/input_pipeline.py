@@ -122,6 +122,7 @@ def in_place(raggedvit, model, images, fixed, n_slots, seconds):
 def patches_on_device(torch, model, grid, batch, cuda, seconds):
     """Patches on the device, through two sessions of variable resolution in turn."""
     import numpy
+    from raggedvit._c.constants import CONSTANTS
     from raggedvit._c.layouts import new
 
     tokens = grid[0] * grid[1]
@@ -130,10 +131,11 @@ def patches_on_device(torch, model, grid, batch, cuda, seconds):
     lib, sessions = model._lib, []
     wrapped = lib.wrap(model._device, patches.data_ptr(), patches.nbytes, cuda)
     for _ in range(2):
-        desc = new("rvit_session_desc", native=1, max_images=batch, max_len=model.info.n_prefix + MOST_PATCHES)
-        desc.images.buffer = wrapped.pointer.value
+        desc = new("rvit_session_desc", variable_resolution=1, input=CONSTANTS["RVIT_INPUT_PATCHES"],
+                   input_memory=CONSTANTS["RVIT_INPUT_FIXED"], max_images=batch, max_len=model.info.n_prefix + MOST_PATCHES)
+        desc.input_view.buffer = wrapped.pointer.value
         sessions.append(lib.own("session", model._handle, ctypes.byref(desc), keeps=(model._handle, wrapped)))
-    args = new("rvit_run_args", n_images=batch, grids=grids.ctypes.data)
+    args = new("rvit_run_args", n_images=batch, input={"kind": CONSTANTS["RVIT_INPUT_PATCHES"], "grids": grids.ctypes.data})
     assert tokens <= MOST_PATCHES
 
     def run(n):

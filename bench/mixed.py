@@ -89,11 +89,12 @@ def make(torch, kind, folder, device, dry):
 
 
 def grids_of(library, sizes, most, keeps):
-    grid, found = (ctypes.c_int32 * 2)(), []
+    from raggedvit._layouts import new
+    grid, found, recipe = (ctypes.c_int32 * 2)(), [], new("rvit_image_recipe", patch_size=PATCH, max_patches=most)
     for width, height in sizes:
         own = (-(-height // PATCH), -(-width // PATCH))
         if not keeps or own[0] * own[1] > most:
-            library.rvit_naflex_grid(height, width, PATCH, most, grid)
+            library.rvit_image_recipe_grid(ctypes.byref(recipe), height, width, grid)
             own = tuple(grid)
         found.append(own)
     return found

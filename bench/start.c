@@ -67,7 +67,9 @@ static opened first_result(const options *o, const char *path, double *seconds)
     precision.dtype = o->dtype;
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.max_images = 1;
-    desc.prune.type = RVIT_PRUNE_L2;
+    rvit_prune_desc prune = RVIT_PRUNE_DESC_INIT;
+    prune.type = RVIT_PRUNE_L2;
+    desc.prune = &prune;
     seconds[0] = report_seconds();
     bench_check(rvit_device_create(&o->device, &out.device), "device");
     seconds[1] = report_seconds();
@@ -77,7 +79,7 @@ static opened first_result(const options *o, const char *path, double *seconds)
     seconds[3] = report_seconds();
     bench_check(rvit_session_create(out.model, &desc, &out.session), "session");
     bench_check(rvit_model_get_info(out.model, &out.info), "model");
-    float *logits = calloc((size_t)out.info.n_classes, sizeof *logits), *images = rvit_session_input(out.session);
+    float *logits = calloc((size_t)out.info.n_classes, sizeof *logits), *images = rvit_session_input_memory(out.session, NULL);
     for (int64_t i = 0; i < (int64_t)out.info.channels * out.info.image_size * out.info.image_size; i++)
         images[i] = (float)(i % 7) - 3.0f;
     seconds[4] = report_seconds();

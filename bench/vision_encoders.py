@@ -107,12 +107,13 @@ class DeviceSession:
         stream = lib.own("stream", model._device)
         lib.rvit_stream_write(stream, new("rvit_view", buffer=self.buffer.pointer, offset=0), rows.data_ptr(), size)
         lib.rvit_stream_synchronize(stream)
-        desc = new("rvit_session_desc", native=1, max_images=len(grids), max_tokens=len(rows), max_len=max(h * w for h, w in grids))
+        desc = new("rvit_session_desc", variable_resolution=1, input=CONSTANTS["RVIT_INPUT_PATCHES"],
+                   input_memory=CONSTANTS["RVIT_INPUT_FIXED"], max_images=len(grids), max_tokens=len(rows), max_len=max(h * w for h, w in grids))
         desc.outputs = CONSTANTS["RVIT_OUTPUT_MERGED"] | (CONSTANTS["RVIT_OUTPUT_DEEPSTACK"] if model.info.n_deepstack else 0)
-        desc.images.buffer = self.buffer.pointer
+        desc.input_view.buffer = self.buffer.pointer
         self.session = lib.own("session", model._handle, ctypes.byref(desc), keeps=(model._handle, self.buffer))
         self.run = new("rvit_run_args")
-        self.run.n_images, self.run.grids = len(grids), self.bounds.ctypes.data
+        self.run.n_images, self.run.input.kind, self.run.input.grids = len(grids), desc.input, self.bounds.ctypes.data
 
     def __call__(self):
         self.lib.rvit_session_run(self.session, ctypes.byref(self.run), None)

@@ -57,20 +57,25 @@ static int classify(rvit_model *model, const rvit_model_info *info, rvit_prune_t
 {
     /* A session is a forward recorded once with its memory; the policy is part of it. */
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-    desc.prune.type = type;
+    rvit_prune_desc prune = RVIT_PRUNE_DESC_INIT;
+    prune.type = type;
     if (type == RVIT_PRUNE_L2)
-        desc.prune.keep = 0.5;
+        prune.keep = 0.5;
+    desc.prune = &prune;
     rvit_session *session = NULL;
     need(rvit_session_create(model, &desc, &session));
 
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
     run.n_images = 1;
-    run.images = image;
+    run.input.data = image;
     need(rvit_session_run(session, &run, NULL));
 
-    /* Results are borrowed from the session until its next run. Stage -1 is the unpruned image. */
-    const float *logits = rvit_session_logits(session);
-    const int32_t *cu_seqlens = rvit_session_cu_seqlens(session, rvit_session_n_stages(session) - 1);
+    /* A result is valid until the next run. l2 has one prune stage, number 0; stage -1 is the unpruned image. */
+    rvit_result_view result = RVIT_RESULT_VIEW_INIT, layout = RVIT_RESULT_VIEW_INIT;
+    need(rvit_session_get(session, RVIT_RESULT_LOGITS, 0, &result));
+    need(rvit_session_get(session, RVIT_RESULT_CU_SEQLENS, type == RVIT_PRUNE_NONE ? -1 : 0, &layout));
+    const float *logits = result.data;
+    const int32_t *cu_seqlens = layout.data;
     int best = 0;
     double sum = 0;
     for (int c = 1; c < info->n_classes; c++)

@@ -37,7 +37,7 @@ static void *work(void *argument)
         const size_t image = (size_t)(i % BATCHES) * BATCH;
         rvit_run_args run = RVIT_RUN_ARGS_INIT;
         run.n_images = BATCH;
-        run.images = self->images + image * self->image_length;
+        run.input.data = self->images + image * self->image_length;
         need(rvit_session_run(self->session, &run, self->logits + image * self->n_classes));
     }
     return NULL;
@@ -87,7 +87,7 @@ int main(int argc, char **argv)
     rvit_checkpoint *checkpoint = NULL;
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
     need(rvit_checkpoint_open(path, NULL, &checkpoint)); /* read once, and copied to each device */
-    need(rvit_checkpoint_get_info(checkpoint, &info));
+    need(rvit_checkpoint_get_model_info(checkpoint, &info));
     const size_t length = (size_t)info.channels * (size_t)info.image_height * (size_t)info.image_width;
     const size_t n_logits = IMAGES * (size_t)info.n_classes;
     float *images = malloc(IMAGES * length * sizeof *images), *logits = calloc(2 * n_logits, sizeof *logits);
@@ -96,8 +96,9 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < IMAGES * length; i++)
         images[i] = (float)(i * 2654435761u % 65536) / 16384 - 2;
     for (int i = 0; i < wanted; i++) {
+        rvit_prune_desc prune = RVIT_PRUNE_DESC_INIT;
         rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-        desc.max_images = BATCH, desc.prune.type = RVIT_PRUNE_L2;
+        prune.type = RVIT_PRUNE_L2, desc.max_images = BATCH, desc.prune = &prune;
         need(rvit_model_create(workers[i].device, checkpoint, NULL, &workers[i].model));
         need(rvit_session_create(workers[i].model, &desc, &workers[i].session));
         workers[i].images = images, workers[i].image_length = length, workers[i].n_classes = (size_t)info.n_classes;

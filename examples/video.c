@@ -74,9 +74,11 @@ int main(int argc, char **argv)
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.max_images = BATCH;
     need(rvit_session_create(model, &desc, &dense));
-    desc.prune.type = RVIT_PRUNE_MASK;
-    desc.prune.n_blocks = 1;
-    desc.prune.blocks[0] = 0;
+    rvit_prune_desc mask = RVIT_PRUNE_DESC_INIT;
+    mask.type = RVIT_PRUNE_MASK;
+    mask.n_blocks = 1;
+    mask.blocks[0] = 0;
+    desc.prune = &mask;
     need(rvit_session_create(model, &desc, &masked));
 
     const size_t tokens = (size_t)info.tokens, pixels = (size_t)info.channels * (size_t)info.image_size * (size_t)info.image_size;
@@ -96,14 +98,16 @@ int main(int argc, char **argv)
         }
         rvit_run_args run = RVIT_RUN_ARGS_INIT;
         run.n_images = BATCH;
-        run.images = frames + (size_t)first * pixels;
+        run.input.data = frames + (size_t)first * pixels;
         dense_ms += timed_run(dense, &run);
         run.keep = keep; /* which patches of which frame: the only thing that the host says about lengths */
         masked_ms += timed_run(masked, &run);
 
-        const int32_t *cu_seqlens = rvit_session_cu_seqlens(masked, 0);
+        rvit_result_view layout = RVIT_RESULT_VIEW_INIT;
+        need(rvit_session_get(masked, RVIT_RESULT_CU_SEQLENS, 0, &layout));
+        const int32_t *cu_seqlens = layout.data;
         for (int i = 0; i < BATCH; i++) {
-            need(rvit_session_mask(masked, 0, i, kept));
+            need(rvit_session_keep_mask(masked, 0, i, kept));
             wrong += memcmp(kept, keep + (size_t)i * tokens, tokens) != 0;
             printf("frame %2d: %3d of %d tokens\n", first + i, (int)(cu_seqlens[i + 1] - cu_seqlens[i]), (int)info.tokens);
         }

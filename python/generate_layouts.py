@@ -74,13 +74,10 @@ class Headers:
     def __init__(self):
         text = "\n".join(strip((INCLUDE / "raggedvit" / name).read_text()) for name in HEADERS)
         self.constants, self.structs, self.defaults, self.functions = {}, {}, {}, {}
-        self._types, self._macros = dict(SCALARS), {}
+        self._types = dict(SCALARS)
         for name, value in re.findall(r"^\s*#\s*define\s+(RVIT_\w+)\s+\(?(-?\d+)\)?\s*$", text, flags=re.M):
             self.constants[name] = int(value)
-        for name, value in re.findall(
-            r"^\s*#\s*define\s+(RVIT_\w+_INIT)\s+(\{.*\}|RVIT_INIT\(\w+\)|RVIT_INIT_WITH\(.*\))\s*$", text, flags=re.M
-        ):
-            self._macros[name] = value
+        macros = dict(re.findall(r"^\s*#\s*define\s+(RVIT_\w+_INIT)\s+RVIT_INIT(?:_WITH)?(\(.*\))$", text, flags=re.M))
         body = re.sub(r"^\s*#.*$", "", text, flags=re.M)
         for name in re.findall(r"typedef\s+[\w\s*]+\(\s*\*\s*(\w+)\s*\)", body):
             self._types[name] = "c_void_p"
@@ -98,13 +95,11 @@ class Headers:
             )
             self.functions[name] = (self._type(result), given, result == "rvit_status")
         for name in self.structs:
-            macro = self._macros.get(name.upper() + "_INIT", "")
-            if macro.startswith("{"):
-                self.defaults[name] = self._values(name, self._tokens(macro))
-            elif self.structs[name][0][0] == "struct_size":
+            macro = macros.get(name.upper() + "_INIT")
+            if macro is not None:
                 self.defaults[name] = {"struct_size": f"sizeof({name})"}
-                for field, token in re.findall(r"\.(\w+) = ([-\w.]+)", macro):
-                    self.defaults[name][field] = self._number(dict(self.structs[name])[field], token)
+                for field, value in re.findall(r"\.(\w+) = ([-\w.]+)", macro):
+                    self.defaults[name][field] = self._number(dict(self.structs[name])[field], value)
 
     def _enum(self, name, body):
         value = -1
@@ -137,34 +132,6 @@ class Headers:
                 fields.append((field, kind))
         self.structs[name] = fields
         self._types[name] = name
-
-    def _tokens(self, macro):
-        stack = [[]]
-        for token in re.findall(r"sizeof\s*\(\w+\)|[{}]|[-\w.]+", macro):
-            if token == "{":
-                stack.append([])
-            elif token == "}":
-                done = stack.pop()
-                stack[-1].append(done)
-            elif token in self._macros:
-                stack[-1].append(self._tokens(self._macros[token]))
-            else:
-                stack[-1].append(token)
-        return stack[0][0]
-
-    def _values(self, name, tokens):
-        """The fields that an initialiser makes other than zero, as Python source."""
-        values = {}
-        for (field, kind), token in zip(self.structs[name], tokens):
-            if isinstance(token, list):
-                inner = self._values(kind, token) if kind in self.structs else {}
-                if inner:
-                    values[field] = inner
-            elif token.startswith("sizeof"):
-                values[field] = token.replace(" ", "")
-            elif token != "NULL" and self._number(kind, token) not in ("0", "0.0"):
-                values[field] = self._number(kind, token)
-        return values
 
     def _number(self, kind, token):
         """A number or constant, as Python source."""

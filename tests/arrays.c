@@ -2,6 +2,8 @@
 
 #include "harness.h"
 
+#include <stdatomic.h>
+
 static array *arrays;
 
 typedef struct block {
@@ -18,6 +20,17 @@ void *scratch(size_t size)
     b->next = blocks;
     blocks = b;
     return b->data;
+}
+
+rvit_prune_desc *prune_in(rvit_session_desc *desc)
+{
+    enum { N = 1 << 13 };
+    static rvit_prune_desc copies[N];
+    static atomic_uint n;
+    rvit_prune_desc *copy = &copies[atomic_fetch_add(&n, 1) % N];
+    *copy = desc->prune == NULL ? (rvit_prune_desc)RVIT_PRUNE_DESC_INIT : *desc->prune;
+    desc->prune = copy;
+    return copy;
 }
 
 void arrays_release(void)

@@ -50,7 +50,7 @@ compile "the use of the initialisers" "$work/initialisers"
         echo "extern int $function;" # an error where it is a function
         i=$((i + 1))
     done
-    [ "$i" -ge 3 ] || { echo "only $i functions found in experimental.h" >&2; exit 1; }
+    [ "$i" -ge 2 ] || { echo "only $i functions found in experimental.h" >&2; exit 1; }
 } >"$work/experimental.c"
 compile "code that has the names of experimental.h for its own" "$work/experimental"
 

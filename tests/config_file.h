@@ -49,15 +49,30 @@ static inline void refused_with(const rvit_checkpoint_desc *desc, rvit_status ex
 }
 #define REFUSED(desc, status, ...) refused_with(desc, status, (const char *const[]){__VA_ARGS__, NULL})
 
-static inline rvit_model_info loaded(const rvit_checkpoint_desc *desc)
+/* out_recipe: how the checkpoint prepares images; NULL: not asked for. */
+static inline rvit_model_info loaded_with_recipe(const rvit_checkpoint_desc *desc, rvit_image_recipe *out_recipe)
 {
     rvit_checkpoint *checkpoint;
     if (open_scratch(desc, &checkpoint) != RVIT_OK)
         fail_msg("%s", rvit_status_detail());
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
-    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &info), RVIT_OK);
+    assert_int_equal(rvit_checkpoint_get_model_info(checkpoint, &info), RVIT_OK);
+    if (out_recipe != NULL)
+        assert_int_equal(rvit_checkpoint_get_recipe(checkpoint, out_recipe), RVIT_OK);
     rvit_checkpoint_destroy(checkpoint);
     return info;
+}
+
+static inline rvit_model_info loaded(const rvit_checkpoint_desc *desc)
+{
+    return loaded_with_recipe(desc, NULL);
+}
+
+static inline rvit_image_recipe loaded_recipe(void)
+{
+    rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
+    (void)loaded_with_recipe(NULL, &recipe);
+    return recipe;
 }
 
 /* Where a fact of a checkpoint that loads came from. */

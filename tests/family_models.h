@@ -38,7 +38,7 @@ static inline void expect_bad(const rvit_checkpoint_desc *desc, rvit_status expe
 static inline rvit_model_info info_of(const rvit_checkpoint *checkpoint)
 {
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
-    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &info), RVIT_OK);
+    assert_int_equal(rvit_checkpoint_get_model_info(checkpoint, &info), RVIT_OK);
     return info;
 }
 

@@ -130,6 +130,9 @@ void arrays_expect_unwritten(side s);
 
 /* Zeroed host memory that is freed after the test. */
 void *scratch(size_t size);
+/* The pruning of a session's desc, to be changed: a copy of what desc has (no pruning at first), which desc then has. It lives as long as
+   the program, and copies of desc keep theirs. */
+rvit_prune_desc *prune_in(rvit_session_desc *desc);
 
 /* Random numbers: the same in every run of a test. */
 void random_seed(uint64_t seed);

@@ -6,6 +6,7 @@
 #include "model/model.h"
 
 #include <math.h>
+#include "tools/cli/session_results.h"
 
 enum { POOL = 12, CAPACITY = 6, CLASSES = 7, DIM = 64, MAX_STAGES = 2, SIDE = 4 /* patches */, PATCH = 16 };
 
@@ -93,28 +94,29 @@ static rvit_status run(const scene *s, const int32_t *numbers, int32_t n, int32_
     args.n_images = n;
     args.keep = s->masked ? keep : NULL;
     if (s->native) {
-        args.patches = images;
-        args.grids = grids;
+        args.input.kind = RVIT_INPUT_PATCHES;
+        args.input.data = images;
+        args.input.grids = grids;
     } else {
-        args.images = images;
+        args.input.data = images;
     }
     return rvit_session_run(s->session, &args, NULL);
 }
 
 static const float *first_of(const scene *s, int32_t image)
 {
-    return rvit_session_features(s->session) + (int64_t)rvit_session_cu_seqlens(s->session, s->n_stages - 1)[image] * DIM;
+    return session_floats(s->session, RVIT_RESULT_FEATURES) + (int64_t)session_cu_seqlens(s->session, s->n_stages - 1)[image] * DIM;
 }
 
 static void learn(scene *s)
 {
     for (int32_t number = 0; number < POOL; number++) {
         expect_ok(run(s, &number, 1, -1, 0, NULL));
-        memcpy(s->logits[number], rvit_session_logits(s->session), sizeof s->logits[number]);
+        memcpy(s->logits[number], session_floats(s->session, RVIT_RESULT_LOGITS), sizeof s->logits[number]);
         memcpy(s->first[number], first_of(s, 0), sizeof s->first[number]);
         for (int32_t stage = 0; stage < s->n_stages; stage++) {
-            s->rows[number][stage] = rvit_session_cu_seqlens(s->session, stage)[1];
-            memcpy(s->kept[number][stage], rvit_session_kept(s->session, stage, 0), (size_t)s->rows[number][stage] * sizeof(int32_t));
+            s->rows[number][stage] = session_cu_seqlens(s->session, stage)[1];
+            memcpy(s->kept[number][stage], session_kept(s->session, stage, 0), (size_t)s->rows[number][stage] * sizeof(int32_t));
         }
     }
 }
@@ -122,14 +124,15 @@ static void learn(scene *s)
 static void expect_good(const scene *s, int32_t image, int32_t number)
 {
     expect_ok(rvit_session_image_status(s->session, image));
-    if (memcmp(rvit_session_logits(s->session) + (int64_t)image * CLASSES, s->logits[number], sizeof s->logits[number]) != 0)
+    if (memcmp(session_floats(s->session, RVIT_RESULT_LOGITS) + (int64_t)image * CLASSES, s->logits[number], sizeof s->logits[number]) != 0)
         fail_msg("image %d has other logits in %s", (int)image, s->name);
-    assert_memory_equal(rvit_session_logits(s->session) + (int64_t)image * CLASSES, s->logits[number], sizeof s->logits[number]);
+    assert_memory_equal(session_floats(s->session, RVIT_RESULT_LOGITS) + (int64_t)image * CLASSES, s->logits[number],
+                        sizeof s->logits[number]);
     assert_memory_equal(first_of(s, image), s->first[number], sizeof s->first[number]);
     for (int32_t stage = 0; stage < s->n_stages; stage++) {
-        const int32_t *cu = rvit_session_cu_seqlens(s->session, stage);
+        const int32_t *cu = session_cu_seqlens(s->session, stage);
         assert_int_equal(cu[image + 1] - cu[image], s->rows[number][stage]);
-        assert_memory_equal(rvit_session_kept(s->session, stage, image), s->kept[number][stage],
+        assert_memory_equal(session_kept(s->session, stage, image), s->kept[number][stage],
                             (size_t)s->rows[number][stage] * sizeof(int32_t));
     }
 }
@@ -147,7 +150,7 @@ static void one_batch(const scene *s, uint32_t *random, long *out_failed)
     assert_int_equal(rvit_session_image_status(s->session, bad), status);
     assert_true(status != RVIT_OK || (kind > 2 && kind != 7));
     for (int c = 0; c < CLASSES && status == RVIT_OK; c++)
-        assert_true(isfinite(rvit_session_logits(s->session)[bad * CLASSES + c]));
+        assert_true(isfinite(session_floats(s->session, RVIT_RESULT_LOGITS)[bad * CLASSES + c]));
     for (int32_t i = 0; i < n; i++)
         if (i != bad)
             expect_good(s, i, numbers[i]);
@@ -158,18 +161,19 @@ static rvit_status open_scene(scene *s, rvit_model *model, const toy *m, int kin
 {
     rvit_session_desc desc = policy_desc(policy, CAPACITY);
     desc.outputs = RVIT_OUTPUT_FEATURES;
-    desc.native = native;
+    desc.variable_resolution = native;
+    desc.input = native ? RVIT_INPUT_PATCHES : RVIT_INPUT_TENSOR;
     if (native && policy == RVIT_PRUNE_ATS)
-        desc.prune.n_samples = 7;
+        prune_in(&desc)->n_samples = 7;
     if (native && policy == RVIT_PRUNE_HIPRUNE)
-        desc.prune.alpha = 0;
+        prune_in(&desc)->alpha = 0;
     if (policy == RVIT_PRUNE_PIXELPRUNE)
-        desc.prune.keep = -1;
+        prune_in(&desc)->keep = -1;
     *s = (scene){.m = m, .native = native, .masked = policy == RVIT_PRUNE_MASK};
     const rvit_status status = rvit_session_create(model, &desc, &s->session);
     if (status != RVIT_OK)
         return status;
-    s->n_stages = rvit_session_n_stages(s->session);
+    s->n_stages = session_n_stages(s->session);
     snprintf(s->name, sizeof s->name, "policy %d, model %d, type %d%s", policy, kind % N_SPECS, kind / N_SPECS, native ? ", native" : "");
     s->images = toy_images(m, POOL, 9);
     return RVIT_OK;

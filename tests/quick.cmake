@@ -7,7 +7,8 @@ set(quick headers symbols runpath stack_frames spirv rooms option_table output_f
   test_pos_embed test_system test_image_axes test_cpu_fused_ops test_cpu_tables test_cpu_kernels unload laws_cpu api_cpu
   image orientation plain_jpeg float_text judge video preprocess zero_shot cli_pictures cli_streams cli_failures
   attention_long_cuda_emulated e4m3_cuda_emulated
-  python_layouts readme_python readme_c readme_tables example_devices example_attention example_video example_classify configure_off)
+  python_layouts readme_python readme_c readme_tables memory_page
+  example_devices example_attention example_video example_classify configure_off)
 
 # quick_test(NAME COMMAND...): a test with few cases, which --full runs with more under another name.
 function(quick_test name)

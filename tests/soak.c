@@ -61,9 +61,9 @@ static void forwards(void **state)
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.max_images = MAX_IMAGES;
     desc.stream = H.stream[DEVICE];
-    desc.prune.type = RVIT_PRUNE_ATS_PAPER;
-    desc.prune.n_blocks = 1;
-    desc.prune.blocks[0] = 1;
+    prune_in(&desc)->type = RVIT_PRUNE_ATS_PAPER;
+    prune_in(&desc)->n_blocks = 1;
+    prune_in(&desc)->blocks[0] = 1;
     expect_ok(rvit_checkpoint_open(toy_write(m, "soak.safetensors"), NULL, &checkpoint));
     expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, NULL, &model));
     expect_ok(rvit_session_create(model, &desc, &session));
@@ -81,7 +81,7 @@ static void forwards(void **state)
         float logits[MAX_IMAGES * CLASSES] = {0};
         rvit_run_args args = RVIT_RUN_ARGS_INIT;
         args.n_images = n_images[b];
-        args.images = images[b];
+        args.input.data = images[b];
         expect_ok(rvit_session_run(session, &args, i < N_BATCHES ? wanted[b] : logits));
         if (i >= N_BATCHES && memcmp(logits, wanted[b], sizeof logits) != 0)
             fail_msg("forward %ld differs from the first of its batch", i);
@@ -226,7 +226,7 @@ static void live(lives *l, long number)
     float logits[LIFE_CLASSES] = {0};
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = 1;
-    args.images = l->image;
+    args.input.data = l->image;
     if (session)
         TRY(rvit_session_run(session, &args, logits));
     if (memcmp(logits, l->wanted, sizeof logits) != 0 && !l->failure[0])
@@ -328,7 +328,7 @@ static void run_round(const run_batch *batches, rvit_session *session, const liv
     float logits[LIFE_CLASSES] = {0};
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = 1;
-    args.images = l->image;
+    args.input.data = l->image;
     expect_ok(rvit_session_run(session, &args, logits));
     assert_memory_equal(logits, l->wanted, sizeof logits);
 }
@@ -385,7 +385,7 @@ static void runs_beside_lives(void **state)
     L.image = toy_images(m, 1, 6);
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = 1;
-    args.images = L.image;
+    args.input.data = L.image;
     expect_ok(rvit_session_run(session, &args, L.wanted));
     expect_ok(rvit_buffer_create(H.device[DEVICE], 3 * RUN_OUT, RVIT_BUFFER_UPLOAD, &qkv));
     store_normal(RVIT_F32, rvit_buffer_host(qkv), 0, 3 * RUN_ROWS * RUN_DIM, 1);

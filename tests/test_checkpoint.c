@@ -21,6 +21,8 @@ static rvit_status open_checkpoint(int32_t lenient, rvit_checkpoint **out)
     return rvit_checkpoint_open(temp_path, &desc, out);
 }
 
+static rvit_checkpoint_info files = RVIT_CHECKPOINT_INFO_INIT; /* of the last expect_good */
+
 static rvit_model_info expect_good(const model *m, int32_t lenient)
 {
     write_model(m, NO_DATA);
@@ -29,7 +31,8 @@ static rvit_model_info expect_good(const model *m, int32_t lenient)
     if (open_checkpoint(lenient, &checkpoint) != RVIT_OK)
         fail_msg("%s", rvit_status_detail());
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
-    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &info), RVIT_OK);
+    assert_int_equal(rvit_checkpoint_get_model_info(checkpoint, &info), RVIT_OK);
+    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &files), RVIT_OK);
     rvit_checkpoint_destroy(checkpoint);
     assert_int_equal(memory.live, 0);
     return info;
@@ -194,11 +197,11 @@ static void geometries(void **state)
         assert_int_equal(info.tokens, geometry_cases[i].tokens);
         assert_int_equal(info.n_classes, g->classes);
         assert_true(info.eps == 1e-6f);
-        assert_int_equal(info.n_parameters, geometry_cases[i].n_parameters);
-        assert_int_equal(info.n_tensors, geometry_cases[i].n_tensors);
-        assert_int_equal(info.n_unknown, 0);
+        assert_int_equal(files.n_parameters, geometry_cases[i].n_parameters);
+        assert_int_equal(files.n_tensors, geometry_cases[i].n_tensors);
+        assert_int_equal(files.n_unknown, 0);
         for (size_t j = 0; j < 3; j++)
-            assert_int_equal(info.n_by_dtype[j], j == i % 3 ? geometry_cases[i].n_tensors : 0);
+            assert_int_equal(files.n_by_dtype[j], j == i % 3 ? geometry_cases[i].n_tensors : 0);
     }
     build(&scratch, &small_geometry, "F32");
     get(&scratch, "patch_embed.proj.weight")->rank = 2;
@@ -206,7 +209,7 @@ static void geometries(void **state)
     const rvit_model_info info = expect_good(&scratch, 0);
     assert_int_equal(info.patch_size, 16);
     assert_int_equal(info.channels, 3);
-    assert_int_equal(info.n_parameters, 150346);
+    assert_int_equal(files.n_parameters, 150346);
 }
 
 /* Without any one tensor, with any one of another shape, rank or type: the message names it. */
@@ -324,20 +327,20 @@ static void unknown_tensors(void **state)
     add(&scratch, "score_predictor.0.in_conv.0.weight", 1, 64, 0, 0, 0);
     add(&scratch, "mask_token", 2, 1, 64, 0, 0);
     add(&scratch, "pooler.dense.bias", 1, 64, 0, 0, 0);
-    rvit_model_info info = expect_good(&scratch, 0);
-    assert_int_equal(info.n_tensors, 35);
-    assert_int_equal(info.n_unknown, 3);
-    assert_int_equal(info.n_parameters, 150346);
+    (void)expect_good(&scratch, 0);
+    assert_int_equal(files.n_tensors, 35);
+    assert_int_equal(files.n_unknown, 3);
+    assert_int_equal(files.n_parameters, 150346);
 
     add(&scratch, "optimizer.step", 0, 0, 0, 0, 0);
     snprintf(scratch.tensors[35].dtype, 8, "I64");
     add(&scratch, "head.extra", 1, 64, 0, 0, 0);
     expect_status(&scratch, 0, RVIT_BAD_FILE, "unknown tensor 'optimizer.step' (2 in total)");
-    info = expect_good(&scratch, 1);
-    assert_int_equal(info.n_tensors, 37);
-    assert_int_equal(info.n_unknown, 5);
-    assert_int_equal(info.n_by_dtype[0], 36);
-    assert_int_equal(info.n_parameters, 150346);
+    (void)expect_good(&scratch, 1);
+    assert_int_equal(files.n_tensors, 37);
+    assert_int_equal(files.n_unknown, 5);
+    assert_int_equal(files.n_by_dtype[0], 36);
+    assert_int_equal(files.n_parameters, 150346);
 
     static const struct {
         const char *name, *word;
@@ -515,22 +518,23 @@ static void listing(void **state)
     write_model(&scratch, NO_DATA);
     rvit_checkpoint *checkpoint = NULL;
     assert_int_equal(rvit_checkpoint_open(temp_path, NULL, &checkpoint), RVIT_OK);
+    const rvit_tensors *tensors = rvit_checkpoint_tensors(checkpoint);
     for (int i = 0; i < scratch.n; i++) {
-        const char *name, *dtype;
-        int32_t rank, used;
-        const int64_t *shape;
-        assert_int_equal(rvit_checkpoint_tensor(checkpoint, i, &name, &dtype, &rank, &shape, &used), RVIT_OK);
-        assert_string_equal(name, scratch.tensors[i].name);
-        assert_string_equal(dtype, "BF16");
-        assert_int_equal(rank, scratch.tensors[i].rank);
-        assert_memory_equal(shape, scratch.tensors[i].shape, (size_t)rank * sizeof *shape);
-        assert_int_equal(used, strcmp(name, "mask_token") != 0);
+        rvit_tensor_info found = RVIT_TENSOR_INFO_INIT;
+        assert_int_equal(rvit_tensors_get(tensors, i, &found), RVIT_OK);
+        assert_string_equal(found.name, scratch.tensors[i].name);
+        assert_string_equal(found.dtype, "BF16");
+        assert_int_equal(found.rank, scratch.tensors[i].rank);
+        assert_memory_equal(found.shape, scratch.tensors[i].shape, (size_t)found.rank * sizeof *found.shape);
+        assert_int_equal(found.size, 2 * n_elements(&scratch.tensors[i]));
+        assert_int_equal(found.used, strcmp(found.name, "mask_token") != 0);
     }
-    assert_int_equal(rvit_checkpoint_tensor(checkpoint, 0, NULL, NULL, NULL, NULL, NULL), RVIT_OK);
-    assert_int_equal(rvit_checkpoint_tensor(checkpoint, scratch.n, NULL, NULL, NULL, NULL, NULL), RVIT_INVALID_ARGUMENT);
+    rvit_tensor_info none = RVIT_TENSOR_INFO_INIT;
+    assert_int_equal(rvit_tensors_count(tensors), scratch.n);
+    assert_int_equal(rvit_tensors_get(tensors, scratch.n, &none), RVIT_INVALID_ARGUMENT);
     ASSERT_DETAIL("tensor index is 33, but the file has 33 tensors");
-    assert_int_equal(rvit_checkpoint_tensor(checkpoint, -1, NULL, NULL, NULL, NULL, NULL), RVIT_INVALID_ARGUMENT);
-    assert_int_equal(rvit_checkpoint_tensor(NULL, 0, NULL, NULL, NULL, NULL, NULL), RVIT_INVALID_ARGUMENT);
+    assert_int_equal(rvit_tensors_get(tensors, -1, &none), RVIT_INVALID_ARGUMENT);
+    assert_int_equal(rvit_tensors_get(rvit_checkpoint_tensors(NULL), 0, &none), RVIT_INVALID_ARGUMENT);
     assert_string_equal(rvit_checkpoint_metadata(checkpoint, "format"), "pt");
     assert_null(rvit_checkpoint_metadata(checkpoint, "classes"));
     assert_null(rvit_checkpoint_metadata(checkpoint, NULL));
@@ -559,21 +563,20 @@ static void struct_sizes(void **state)
     } big, old;
     memset(&big, 0x5a, sizeof big);
     big.info.struct_size = sizeof big;
-    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &big.info), RVIT_OK);
+    assert_int_equal(rvit_checkpoint_get_model_info(checkpoint, &big.info), RVIT_OK);
     assert_int_equal(big.info.struct_size, sizeof big);
     assert_int_equal(big.info.dim, 64);
-    assert_int_equal(big.info.n_by_dtype[0], 32);
     memset(&old, 0x5a, sizeof old);
     old.info.struct_size = offsetof(rvit_model_info, depth);
-    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &old.info), RVIT_OK);
+    assert_int_equal(rvit_checkpoint_get_model_info(checkpoint, &old.info), RVIT_OK);
     assert_int_equal(old.info.struct_size, offsetof(rvit_model_info, depth));
     assert_int_equal(old.info.head_dim, 64);
     assert_int_equal(old.info.depth, 0x5a5a5a5a);
     old.info.struct_size = 0;
-    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &old.info), RVIT_INVALID_ARGUMENT);
+    assert_int_equal(rvit_checkpoint_get_model_info(checkpoint, &old.info), RVIT_INVALID_ARGUMENT);
     assert_int_equal(old.info.head_dim, 64);
-    assert_int_equal(rvit_checkpoint_get_info(checkpoint, NULL), RVIT_INVALID_ARGUMENT);
-    assert_int_equal(rvit_checkpoint_get_info(NULL, &big.info), RVIT_INVALID_ARGUMENT);
+    assert_int_equal(rvit_checkpoint_get_model_info(checkpoint, NULL), RVIT_INVALID_ARGUMENT);
+    assert_int_equal(rvit_checkpoint_get_model_info(NULL, &big.info), RVIT_INVALID_ARGUMENT);
     rvit_checkpoint_destroy(checkpoint);
 
     checkpoint = NULL;
@@ -649,13 +652,14 @@ static void tensors_in_memory(void **state)
     desc.n_heads = 1;
     assert_int_equal(rvit_checkpoint_from_tensors(all, scratch.n, &desc, &checkpoint), RVIT_OK);
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
-    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &info), RVIT_OK);
+    assert_int_equal(rvit_checkpoint_get_model_info(checkpoint, &info), RVIT_OK);
     assert_string_equal(info.architecture, "vit_d64_h1_l2_patch16_32");
-    assert_int_equal(info.n_files, 0);
-    assert_int_equal(info.n_tensors, scratch.n);
-    const char *name = NULL;
-    assert_int_equal(rvit_checkpoint_tensor(checkpoint, 3, &name, NULL, NULL, NULL, NULL), RVIT_OK);
-    assert_string_equal(name, scratch.tensors[3].name);
+    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &files), RVIT_OK);
+    assert_int_equal(files.n_files, 0);
+    assert_int_equal(files.n_tensors, scratch.n);
+    rvit_tensor_info found = RVIT_TENSOR_INFO_INIT;
+    assert_int_equal(rvit_tensors_get(rvit_checkpoint_tensors(checkpoint), 3, &found), RVIT_OK);
+    assert_string_equal(found.name, scratch.tensors[3].name);
     rvit_checkpoint_destroy(checkpoint);
     free(zeros);
     free(all);
@@ -733,7 +737,8 @@ static void demo(void **state)
     if (rvit_checkpoint_open(RVIT_EXAMPLES_DATA "/deit_tiny_cifar10.safetensors", NULL, &checkpoint) != RVIT_OK)
         fail_msg("%s", rvit_status_detail());
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
-    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &info), RVIT_OK);
+    assert_int_equal(rvit_checkpoint_get_model_info(checkpoint, &info), RVIT_OK);
+    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &files), RVIT_OK);
     assert_string_equal(info.architecture, "deit_tiny_patch16_224");
     assert_string_equal(rvit_checkpoint_metadata(checkpoint, "architecture"), info.architecture);
     assert_int_equal(info.dim, 192);
@@ -746,10 +751,10 @@ static void demo(void **state)
     assert_int_equal(info.image_size, 224);
     assert_int_equal(info.patch_size, 16);
     assert_int_equal(info.channels, 3);
-    assert_int_equal(info.n_tensors, 182);
-    assert_int_equal(info.n_unknown, 30);
-    assert_int_equal(info.n_by_dtype[1], 182);
-    assert_int_equal(info.n_parameters, 5717416 - (1000 - 10) * 193);
+    assert_int_equal(files.n_tensors, 182);
+    assert_int_equal(files.n_unknown, 30);
+    assert_int_equal(files.n_by_dtype[1], 182);
+    assert_int_equal(files.n_parameters, 5717416 - (1000 - 10) * 193);
     /* Trained weights: finite and of a sane size. */
     static float weights[576 * 192];
     assert_int_equal(rvit_checkpoint_read(checkpoint, &checkpoint->alloc, "blocks.11.attn.qkv.weight", 576 * 192, weights), RVIT_OK);

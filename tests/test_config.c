@@ -311,7 +311,7 @@ static void all_unsupported(void **state)
     desc.describe = 1;
     rvit_checkpoint *checkpoint;
     assert_int_equal(open_scratch(&desc, &checkpoint), RVIT_OK);
-    assert_non_null(strstr(rvit_checkpoint_obstacles(checkpoint), "act_layer is 'mish'"));
+    assert_non_null(strstr(rvit_checkpoint_unsupported(checkpoint), "act_layer is 'mish'"));
     rvit_device_desc device_desc = RVIT_DEVICE_DESC_INIT;
     device_desc.backend = RVIT_BACKEND_CPU;
     rvit_device *device = NULL;
@@ -349,13 +349,14 @@ static void preparation_of_pictures(void **state)
     write_beside("config.json",
                  "{\"architecture\":\"vit_tiny_patch16_224\",\"pretrained_cfg\":{\"mean\":[0.5,0.5,0.5],\"std\":[0.25,0.5,0.5],"
                  "\"interpolation\":\"bicubic\",\"crop_pct\":0.9,\"crop_mode\":\"center\"}}");
-    rvit_model_info info = loaded(NULL);
-    assert_true(info.mean[0] == 0.5f && info.std[0] == 0.25f && info.std[2] == 0.5f && info.crop == 0.9f);
-    assert_true(info.filter == RVIT_FILTER_BICUBIC && info.fit == RVIT_FIT_CROP);
+    rvit_image_recipe recipe = loaded_recipe();
+    assert_true(recipe.mean[0] == 0.5f && recipe.std[0] == 0.25f && recipe.std[2] == 0.5f);
+    assert_int_equal(recipe.resize_height, 248); /* trunc(224 / 0.9) */
+    assert_true(recipe.filter == RVIT_FILTER_BICUBIC && recipe.fit == RVIT_FIT_CROP && recipe.patch_size == 16);
     write_beside("preprocessor_config.json",
                  "{\"do_normalize\":true,\"image_mean\":[0.4,0.4,0.4],\"resample\":2,\"size\":{\"height\":224,\"width\":224}}");
-    info = loaded(NULL);
-    assert_true(info.mean[0] == 0.4f && info.std[0] == 0.25f && info.filter == RVIT_FILTER_BILINEAR && info.fit == RVIT_FIT_SQUASH);
+    recipe = loaded_recipe();
+    assert_true(recipe.mean[0] == 0.4f && recipe.std[0] == 0.25f && recipe.filter == RVIT_FILTER_BILINEAR && recipe.fit == RVIT_FIT_SQUASH);
     write_beside("preprocessor_config.json", "{\"image_mean\":[0.4,0.4]}");
     REFUSED(NULL, RVIT_BAD_FILE, "preprocessor_config.json: image_mean is not a list of three numbers");
     write_beside("preprocessor_config.json", "{\"image_mean\":[0.4,0.4");
@@ -371,10 +372,10 @@ static void processors_of_several_inputs(void **state)
     write_beside("config.json", "{\"architecture\":\"vit_tiny_patch16_224\"}");
     write_beside("preprocessor_config.json", "{\"image_mean\":[0.4,0.4,0.4],\"image_std\":[0.2,0.2,0.2]}");
     write_beside("processor_config.json", "{\"processor_class\":\"CLIPProcessor\"}");
-    assert_true(loaded(NULL).mean[0] == 0.4f);
+    assert_true(loaded_recipe().mean[0] == 0.4f);
     write_beside("processor_config.json", "{\"image_processor\":{\"image_mean\":[0.3,0.3,0.3]},\"processor_class\":\"CLIPProcessor\"}");
-    rvit_model_info info = loaded(NULL);
-    assert_true(info.mean[0] == 0.3f && info.std[0] != 0.2f);
+    const rvit_image_recipe recipe = loaded_recipe();
+    assert_true(recipe.mean[0] == 0.3f && recipe.std[0] != 0.2f);
     expect_fact("mean", "0.3, 0.3, 0.3", "processor_config.json: image_processor.image_mean");
     write_beside("processor_config.json", "{\"image_processor\":{\"image_mean\":[0.3,0.3]}}");
     REFUSED(NULL, RVIT_BAD_FILE, "processor_config.json: image_processor.image_mean is not a list of three numbers");
@@ -411,7 +412,7 @@ static void prefixes_of_training_code(void **state)
     /* Names that a family has behind a prefix of its own need no other. */
     bare(&deit_tiny);
     prefix_all("visual.trunk.");
-    assert_int_equal(loaded(NULL).n_unknown, 0);
+    assert_int_equal(loaded(NULL).dim, 192);
 }
 
 /* What a NaFlex processor tells: the maximum of patches of an image, instead of a size. */
@@ -423,18 +424,15 @@ static void naflex_processors(void **state)
     write_beside("preprocessor_config.json",
                  "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"max_num_patches\":729,\"patch_size\":16,"
                  "\"resample\":2,\"image_mean\":[0.5,0.5,0.5],\"image_std\":[0.5,0.5,0.5]}");
-    rvit_model_info info = loaded(NULL);
-    rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
-    assert_int_equal(info.max_patches, 729);
-    assert_true(info.fit == RVIT_FIT_SQUASH && info.filter == RVIT_FILTER_BILINEAR && info.processor == RVIT_PROCESSOR_HF);
+    rvit_image_recipe recipe = loaded_recipe();
+    assert_true(recipe.filter == RVIT_FILTER_BILINEAR && recipe.processor == RVIT_PROCESSOR_HF);
     expect_fact("max patches", "729", "preprocessor_config.json: max_num_patches");
-    assert_int_equal(rvit_image_recipe_of_model(&info, &recipe), RVIT_OK);
     assert_int_equal(recipe.max_patches, 729);
     assert_true(recipe.fit == RVIT_FIT_SQUASH && recipe.resize_height == 224 && recipe.std[2] == 0.5f);
     /* What the class takes for what is absent. */
     write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessorFast\"}");
-    info = loaded(NULL);
-    assert_true(info.max_patches == 256 && info.filter == RVIT_FILTER_BILINEAR && info.mean[0] == 0.5f);
+    recipe = loaded_recipe();
+    assert_true(recipe.max_patches == 256 && recipe.filter == RVIT_FILTER_BILINEAR && recipe.mean[0] == 0.5f);
     expect_fact("max patches", "256", "the default of Siglip2ImageProcessor");
     /* Patches of another size than the model's, and numbers that are none. */
     write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"patch_size\":32}");
@@ -445,16 +443,21 @@ static void naflex_processors(void **state)
     REFUSED(NULL, RVIT_BAD_FILE, "preprocessor_config.json: max_num_patches");
     /* A size, or no resize, beside it: unsupported. */
     write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"size\":{\"height\":9,\"width\":9}}");
-    info = loaded(NULL);
-    assert_true(info.fit == RVIT_FIT_OTHER && info.max_patches == 0);
+    recipe = loaded_recipe();
+    assert_true(recipe.fit == RVIT_FIT_OTHER && recipe.max_patches == 0);
     expect_fact("fit", "both a size and max_num_patches", "preprocessor_config.json: size");
-    assert_int_equal(rvit_image_recipe_of_model(&info, &recipe), RVIT_UNSUPPORTED);
+    rvit_images_args images = RVIT_IMAGES_ARGS_INIT;
+    int64_t size;
+    images.recipe = &recipe;
+    images.patch_size = 16;
+    assert_int_equal(rvit_images_write(&images, NULL, 0, &size), RVIT_UNSUPPORTED);
+    ASSERT_DETAIL("image recipe: fit is OTHER");
     write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"do_resize\":false}");
-    assert_int_equal(loaded(NULL).fit, RVIT_FIT_OTHER);
+    assert_int_equal(loaded_recipe().fit, RVIT_FIT_OTHER);
     remove_beside();
     /* timm's tells it by the input size, of a NaFlexViT alone. */
     write_beside("config.json", "{\"architecture\":\"vit_tiny_patch16_224\",\"pretrained_cfg\":{\"input_size\":[3,224,224]}}");
-    assert_int_equal(loaded(NULL).max_patches, 0);
+    assert_int_equal(loaded_recipe().max_patches, 0);
     remove_beside();
 }
 

@@ -119,13 +119,13 @@ static int32_t forward(int32_t n_threads, int64_t tile_rows, rvit_dtype dtype, r
     assert_true(info.channels * info.image_size * info.image_size <= PIXELS && info.n_classes <= CLASSES);
     session_desc.max_images = MODEL_IMAGES;
     session_desc.fixed_batch = 1;
-    if (keep < 1.0f) {
-        session_desc.prune.type = RVIT_PRUNE_L2;
-        session_desc.prune.keep = keep;
-    }
+    rvit_prune_desc prune = RVIT_PRUNE_DESC_INIT;
+    prune.type = RVIT_PRUNE_L2;
+    prune.keep = keep;
+    session_desc.prune = keep < 1.0f ? &prune : NULL;
     assert_int_equal(rvit_session_create(model, &session_desc, &session), RVIT_OK);
     run_args.n_images = MODEL_IMAGES;
-    run_args.images = images;
+    run_args.input.data = images;
     assert_int_equal(rvit_session_run(session, &run_args, logits), RVIT_OK);
     rvit_session_destroy(session);
     rvit_model_destroy(model);

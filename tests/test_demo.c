@@ -18,6 +18,7 @@
 
 #include "tools/cli/image_file.h"
 #include "tools/cli/preprocess.h"
+#include "tools/cli/session_results.h"
 
 enum { CLASSES = 10, SIZE = 224, TILE = 32, COLUMNS = 40, TILES = 1000, BATCH = 16, CAT = 3, DEER = 4, FROG = 6 };
 #define IMAGE_LENGTH ((size_t)3 * SIZE * SIZE)
@@ -44,10 +45,12 @@ static void ok(rvit_status status)
 static rvit_session *open_session_of(rvit_model *of, rvit_prune_type type, double keep, int32_t max_images)
 {
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    rvit_prune_desc prune = RVIT_PRUNE_DESC_INIT;
     rvit_session *session = NULL;
     desc.max_images = max_images;
-    desc.prune.type = type;
-    desc.prune.keep = keep;
+    desc.prune = &prune;
+    prune.type = type;
+    prune.keep = keep;
     ok(rvit_session_create(of, &desc, &session));
     return session;
 }
@@ -70,7 +73,7 @@ static struct image load(const char *name)
 static void run_tiles(rvit_session *session, const struct image *sheet, int32_t first, int32_t n, float *out_logits)
 {
     struct image_error error;
-    float *input = rvit_session_input(session);
+    float *input = rvit_session_input_memory(session, NULL);
     for (int32_t i = 0; i < n; i++) {
         const int32_t tile = first + i;
         const size_t corner = ((size_t)(tile / COLUMNS) * TILE * (size_t)sheet->width + (size_t)(tile % COLUMNS) * TILE) * 3;
@@ -179,7 +182,7 @@ static void classify_cat(rvit_prune_type type, double keep, double *out_probabil
     float logits[CLASSES];
     rvit_session *session = open_session(type, keep, 1);
     const struct preprocess recipe = preprocess_deit(SIZE);
-    assert_true(preprocess_image(image_whole(&photo), &recipe, false, rvit_session_input(session), NULL, &error));
+    assert_true(preprocess_image(image_whole(&photo), &recipe, false, rvit_session_input_memory(session, NULL), NULL, &error));
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
     run.n_images = 1;
     ok(rvit_session_run(session, &run, logits));
@@ -188,8 +191,8 @@ static void classify_cat(rvit_prune_type type, double keep, double *out_probabil
         sum += exp((double)logits[c]);
     for (int c = 0; c < CLASSES; c++)
         out_probabilities[c] = exp((double)logits[c]) / sum;
-    for (int32_t s = 0; s < rvit_session_n_stages(session); s++)
-        out_tokens[s] = rvit_session_cu_seqlens(session, s)[1];
+    for (int32_t s = 0; s < session_n_stages(session); s++)
+        out_tokens[s] = session_cu_seqlens(session, s)[1];
     rvit_session_destroy(session);
     image_free(&photo);
 }

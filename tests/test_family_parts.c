@@ -18,7 +18,7 @@ static void layer_scale(void **state)
     add_scales(timm_names);
     rvit_model *timm = load_model(NULL, RVIT_F32);
     assert_string_equal(timm->info.family, "timm");
-    assert_int_equal(timm->info.n_parameters, 150346 + 4 * 64);
+    assert_int_equal(timm->files.n_parameters, 150346 + 4 * 64);
     const struct {
         rvit_view view;
         const char *name, *scale;
@@ -269,9 +269,9 @@ static void add_predictor(int index)
 static void expect_predictors(int n, const char *missing)
 {
     rvit_model *m = load_model(NULL, RVIT_F32);
-    assert_int_equal(m->info.n_predictors, n);
+    assert_int_equal(m->files.n_predictors, n);
     assert_string_equal(m->missing_predictor, missing);
-    assert_int_equal(m->info.n_parameters, 150346);
+    assert_int_equal(m->files.n_parameters, 150346);
     for (int p = 0; p < n; p++) {
         const rvit_predictor_weights *w = &m->predictors[p];
         const struct {

@@ -66,9 +66,9 @@ static int tear_down(void **state)
 }
 
 /* The preprocessing from the files, for a model with this input size. */
-static rvit_model_info read_files(const char *config, const char *preprocessor, const char *open_clip, int32_t height, int32_t width)
+static rvit_image_recipe read_files(const char *config, const char *preprocessor, const char *open_clip, int32_t height, int32_t width)
 {
-    rvit_model_info info = RVIT_MODEL_INFO_INIT;
+    static rvit_vit_config described;
     rvit_facts facts = {0};
     rvit_unsupported unsupported = {0};
     rvit_class_names classes = {0};
@@ -84,22 +84,22 @@ static rvit_model_info read_files(const char *config, const char *preprocessor, 
     rvit_class_names_free(&alloc, &classes);
     if (status != RVIT_OK)
         fail_msg("%s", rvit_status_detail());
-    info.channels = 3;
-    info.image_height = height;
-    info.image_width = width;
-    rvit_describe_images(&info, &facts);
-    return info;
+    described.recipe = (rvit_image_recipe)RVIT_IMAGE_RECIPE_INIT;
+    described.info.image_height = height;
+    described.info.image_width = width;
+    rvit_describe_recipe(&described, &facts);
+    return described.recipe;
 }
 
-static bool recipe_of(const rvit_model_info *info, struct preprocess *out)
+static bool recipe_of(const rvit_image_recipe *known, struct preprocess *out)
 {
     static const struct recipe_options none;
     *out = (struct preprocess){0};
     for (int c = 0; c < 3; c++) {
-        out->mean[c] = info->mean[c];
-        out->deviation[c] = info->std[c];
+        out->mean[c] = known->mean[c];
+        out->deviation[c] = known->std[c];
     }
-    return recipe_geometry(&none, info, out);
+    return recipe_geometry(&none, known, out);
 }
 
 static struct image noise(int32_t width, int32_t height)
@@ -128,19 +128,17 @@ static uint32_t crc32_of(const void *data, size_t size)
 }
 
 /* Preprocesses the image with the library's op, which must give the same bits as the tool's code. */
-static void compare_with_op(const struct vector *vector, const rvit_model_info *info, const struct image *whole)
+static void compare_with_op(const struct vector *vector, const rvit_image_recipe *recipe, const struct image *whole)
 {
     enum { PATCH = 2 };
-    rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
     rvit_image image = RVIT_IMAGE_INIT;
     rvit_images_args images = RVIT_IMAGES_ARGS_INIT;
     rvit_preprocess_args op = RVIT_PREPROCESS_ARGS_INIT;
     rvit_buffer *staging = NULL, *out = NULL;
-    assert_int_equal(rvit_image_recipe_of_model(info, &recipe), RVIT_OK);
     image.data = whole->pixels;
     image.width = whole->width;
     image.height = whole->height;
-    images.recipe = &recipe;
+    images.recipe = recipe;
     images.images = &image;
     images.n_images = images.max_images = 1;
     images.max_rows = op.rows = vector->height / PATCH * (vector->width / PATCH);
@@ -168,7 +166,7 @@ static void compare_with_op(const struct vector *vector, const rvit_model_info *
     rvit_buffer_destroy(out);
 }
 
-static void compare(const struct vector *vector, const rvit_model_info *info, const struct preprocess *recipe, int p)
+static void compare(const struct vector *vector, const rvit_image_recipe *known, const struct preprocess *recipe, int p)
 {
     struct image image = noise(image_sizes[p][0], image_sizes[p][1]);
     struct image_error error;
@@ -182,7 +180,7 @@ static void compare(const struct vector *vector, const rvit_model_info *info, co
             fail_msg("%s, image %d, value %d: %.9g, expected %.9g", vector->name, p, (int)i, (double)values[97 * i],
                      (double)vector->values[p][i]);
     if (recipe->like != PREPROCESS_HF_FLOAT)
-        compare_with_op(vector, info, &image);
+        compare_with_op(vector, known, &image);
     image_free(&image);
 }
 
@@ -191,12 +189,12 @@ static void equal_to_timm_and_transformers(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
         const struct vector *vector = &vectors[i];
-        const rvit_model_info info = read_files(vector->config, vector->preprocessor, NULL, vector->height, vector->width);
+        const rvit_image_recipe known = read_files(vector->config, vector->preprocessor, NULL, vector->height, vector->width);
         struct preprocess recipe;
-        if (!recipe_of(&info, &recipe))
+        if (!recipe_of(&known, &recipe))
             fail_msg("%s: refused", vector->name);
         for (int p = 0; p < N_IMAGES; p++)
-            compare(vector, &info, &recipe, p);
+            compare(vector, &known, &recipe, p);
     }
 }
 
@@ -247,11 +245,11 @@ static void unsupported_files(void **state)
     };
     struct preprocess recipe;
     for (size_t i = 0; i < sizeof preprocessors / sizeof *preprocessors; i++) {
-        const rvit_model_info info = read_files(NULL, preprocessors[i], NULL, 224, 224);
-        if (recipe_of(&info, &recipe))
+        const rvit_image_recipe known = read_files(NULL, preprocessors[i], NULL, 224, 224);
+        if (recipe_of(&known, &recipe))
             fail_msg("%s was taken", preprocessors[i]);
     }
-    const rvit_model_info timm =
+    const rvit_image_recipe timm =
         read_files("{\"architecture\":\"deit_tiny_patch16_224\",\"pretrained_cfg\":{\"interpolation\":\"lanczos\"}}", NULL, NULL, 224, 224);
     assert_false(recipe_of(&timm, &recipe));
 }
@@ -268,17 +266,17 @@ static void open_clip_and_other_sizes(void **state)
     char text[512];
     for (int i = 0; i < 3; i++) {
         snprintf(text, sizeof text, open_clip, modes[i]);
-        const rvit_model_info info = read_files(NULL, NULL, text, 28, 28);
-        assert_true(recipe_of(&info, &recipe) && recipe.fit == fits[i] && recipe.filter == RESIZE_BILINEAR);
+        const rvit_image_recipe known = read_files(NULL, NULL, text, 28, 28);
+        assert_true(recipe_of(&known, &recipe) && recipe.fit == fits[i] && recipe.filter == RESIZE_BILINEAR);
         assert_true(recipe.resize_width == 28 && recipe.resize_height == 28 && recipe.fill[1] == (i == 2 ? 7 : 0));
     }
     /* A processor for 224 x 224 with a model that runs at 518 x 518: the same crop ratio. */
-    const rvit_model_info info = read_files(NULL,
-                                            "{\"image_processor_type\":\"BitImageProcessor\",\"size\":{\"shortest_edge\":256},"
-                                            "\"crop_size\":{\"height\":224,\"width\":224}}",
-                                            NULL, 518, 518);
-    assert_true(recipe_of(&info, &recipe) && recipe.resize_height == 592 && recipe.resize_width == 592);
-    assert_int_equal(info.processor_height, 224);
+    const rvit_image_recipe known = read_files(NULL,
+                                               "{\"image_processor_type\":\"BitImageProcessor\",\"size\":{\"shortest_edge\":256},"
+                                               "\"crop_size\":{\"height\":224,\"width\":224}}",
+                                               NULL, 518, 518);
+    assert_true(recipe_of(&known, &recipe) && recipe.resize_height == 592 && recipe.resize_width == 592);
+    assert_int_equal(known.processor_height, 224);
 }
 
 /* Resizing these images completely would take gigabytes. */

@@ -626,14 +626,13 @@ static void tensors(void **state)
     assert_int_equal(rvit_tensors_count(file), 4);
     assert_int_equal(rvit_tensors_find(file, "f"), 2);
     assert_int_equal(rvit_tensors_find(file, "none"), -1);
-    const char *name, *dtype;
-    int32_t rank;
-    const int64_t *shape;
-    assert_int_equal(rvit_tensors_get(file, 0, &name, &dtype, &rank, &shape), RVIT_OK);
-    assert_string_equal(name, "b");
-    assert_string_equal(dtype, "BF16");
-    assert_true(rank == 2 && shape[0] == 1 && shape[1] == 2);
-    assert_int_equal(rvit_tensors_get(file, 4, NULL, NULL, NULL, NULL), RVIT_INVALID_ARGUMENT);
+    rvit_tensor_info found = RVIT_TENSOR_INFO_INIT;
+    assert_int_equal(rvit_tensors_get(file, 0, &found), RVIT_OK);
+    assert_string_equal(found.name, "b");
+    assert_string_equal(found.dtype, "BF16");
+    assert_true(found.rank == 2 && found.shape[0] == 1 && found.shape[1] == 2 && found.size == 4 && found.used == 0);
+    assert_int_equal(rvit_tensors_get(file, 4, &found), RVIT_INVALID_ARGUMENT);
+    assert_int_equal(rvit_tensors_get(file, 0, NULL), RVIT_INVALID_ARGUMENT);
     float values[2];
     for (int32_t t = 0; t < 3; t++) {
         assert_int_equal(rvit_tensors_read(file, t, 0, 2, values), RVIT_OK);
@@ -648,10 +647,8 @@ static void tensors(void **state)
     assert_int_equal(rvit_tensors_read(file, 0, INT64_MAX, 2, values), RVIT_INVALID_ARGUMENT);
     assert_int_equal(rvit_tensors_read(file, -1, 0, 0, values), RVIT_INVALID_ARGUMENT);
     uint8_t bytes[8];
-    assert_int_equal(rvit_tensors_size(file, 0), 4);
-    assert_int_equal(rvit_tensors_size(file, 4), 0);
-    assert_int_equal(rvit_tensors_size(NULL, 0), 0);
-    assert_int_equal(rvit_tensors_size(file, 3), 8);
+    assert_int_equal(rvit_tensors_get(file, 3, &found), RVIT_OK);
+    assert_int_equal(found.size, 8);
     assert_int_equal(rvit_tensors_read_bytes(file, 3, 0, 8, bytes), RVIT_OK);
     assert_int_equal(rvit_tensors_read_bytes(file, 0, 2, 2, bytes), RVIT_OK);
     assert_memory_equal(bytes, data + 2, 2);

@@ -90,13 +90,15 @@ static void good(void **state)
         if (open_index(&checkpoint) != RVIT_OK)
             fail_msg("%s", rvit_status_detail());
         rvit_model_info info = RVIT_MODEL_INFO_INIT;
-        assert_int_equal(rvit_checkpoint_get_info(checkpoint, &info), RVIT_OK);
-        assert_int_equal(info.n_files, n);
-        assert_int_equal(info.n_tensors, whole.n);
-        assert_int_equal(info.n_by_dtype[RVIT_F32], whole.n);
-        assert_int_equal(info.n_unknown, 0);
+        rvit_checkpoint_info files = RVIT_CHECKPOINT_INFO_INIT;
+        assert_int_equal(rvit_checkpoint_get_model_info(checkpoint, &info), RVIT_OK);
+        assert_int_equal(rvit_checkpoint_get_info(checkpoint, &files), RVIT_OK);
+        assert_int_equal(files.n_files, n);
+        assert_int_equal(files.n_tensors, whole.n);
+        assert_int_equal(files.n_by_dtype[RVIT_F32], whole.n);
+        assert_int_equal(files.n_unknown, 0);
         assert_int_equal(info.dim, 64);
-        assert_int_equal(info.n_parameters, 150346);
+        assert_int_equal(files.n_parameters, 150346);
         assert_string_equal(rvit_checkpoint_metadata(checkpoint, "format"), "pt");
         static float values[16 * 16 * 3 * 64];
         for (int i = 0; i < whole.n; i++) {
@@ -108,11 +110,10 @@ static void good(void **state)
         /* In the order of the files. */
         for (int shard = 0, at = 0; shard < n; shard++)
             for (int i = shard; i < whole.n; i += n) {
-                const char *name;
-                int32_t used;
-                assert_int_equal(rvit_checkpoint_tensor(checkpoint, at++, &name, NULL, NULL, NULL, &used), RVIT_OK);
-                assert_string_equal(name, whole.tensors[i].name);
-                assert_int_equal(used, 1);
+                rvit_tensor_info found = RVIT_TENSOR_INFO_INIT;
+                assert_int_equal(rvit_tensors_get(rvit_checkpoint_tensors(checkpoint), at++, &found), RVIT_OK);
+                assert_string_equal(found.name, whole.tensors[i].name);
+                assert_int_equal(found.used, 1);
             }
         rvit_checkpoint_destroy(checkpoint);
         assert_int_equal(memory.live, 0);

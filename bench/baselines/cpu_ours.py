@@ -43,10 +43,11 @@ class Session:
         self.model = lib.own("model", self.device, checkpoint, ctypes.byref(model), keeps=(self.device,))
         session = new("rvit_session_desc", max_images=point.batch, fixed_batch=1)
         if keep is not None:
-            session.prune.type, session.prune.keep = CONSTANTS["RVIT_PRUNE_L2"], keep
+            prune = new("rvit_prune_desc", type=CONSTANTS["RVIT_PRUNE_L2"], keep=keep)
+            session.prune = ctypes.addressof(prune)
         self.session = lib.own("session", self.model, ctypes.byref(session), keeps=(self.model,))
         self.logits, self.images = np.empty((point.batch, point.shape.classes), np.float32), point.images
-        self.run = new("rvit_run_args", n_images=point.batch, images=self.images.ctypes.data)
+        self.run = new("rvit_run_args", n_images=point.batch, input={"data": self.images.ctypes.data})
         self.arguments = self.session.pointer, ctypes.addressof(self.run), self.logits.ctypes.data
 
     def __call__(self):

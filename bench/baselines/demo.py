@@ -32,7 +32,7 @@ def run(context, data, dtype, limit=1000, batch=50):
     logits = numpy.full((limit, classes), numpy.nan, numpy.float32)
     for first in range(0, limit, batch):
         n = min(batch, limit - first)
-        args = new("rvit_run_args", n_images=n, images=images[first:].ctypes.data)
+        args = new("rvit_run_args", n_images=n, input={"data": images[first:].ctypes.data})
         library.rvit_session_run(session, ctypes.byref(args), logits[first:].ctypes.data)
     library.rvit_session_destroy(session)
     model.close()

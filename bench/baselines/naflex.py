@@ -27,11 +27,12 @@ class PackedSession:
         self.logits = [context.empty(len(grids), model.info.n_classes, dtype=torch.float32) for _ in range(n)]
         self.handles = []
         for logits in self.logits:
-            desc = new("rvit_session_desc", native=1, max_images=len(grids), max_tokens=int(tokens.sum()), max_len=int(tokens.max()),
-                       stream=context.stream, images=context.view(patches), logits=context.view(logits))
+            desc = new("rvit_session_desc", variable_resolution=1, input=CONSTANTS["RVIT_INPUT_PATCHES"],
+                       input_memory=CONSTANTS["RVIT_INPUT_FIXED"], max_images=len(grids), max_tokens=int(tokens.sum()), max_len=int(tokens.max()),
+                       stream=context.stream, input_view=context.view(patches), logits=context.view(logits))
             self.handles.append(library.make("rvit_session_create", model.handle, ctypes.byref(desc)))
         self._run = new("rvit_run_args", n_images=len(grids))
-        self._run.grids = self.grids.ctypes.data
+        self._run.input.kind, self._run.input.grids = CONSTANTS["RVIT_INPUT_PATCHES"], self.grids.ctypes.data
         self._pointer = ctypes.addressof(self._run)
         self._enqueue, self._wait = library.raw.rvit_session_enqueue, library.raw.rvit_session_wait
 
@@ -255,13 +256,13 @@ class ImageSessions:
         args.recipe, args.images = ctypes.addressof(self.recipe), ctypes.addressof(self.images[0])
         size = ctypes.c_int64()
         library.rvit_images_write(ctypes.byref(args), None, 0, ctypes.byref(size))
-        desc = new("rvit_session_desc", native=1, max_images=len(grids), max_tokens=sum(tokens), max_len=max(tokens),
-                   max_picture_bytes=size.value + 128 * (len(grids) + 1))
+        desc = new("rvit_session_desc", variable_resolution=1, input=CONSTANTS["RVIT_INPUT_IMAGES"], max_images=len(grids), max_tokens=sum(tokens), max_len=max(tokens),
+                   input_bytes=size.value + 128 * (len(grids) + 1))
         desc.recipe = ctypes.addressof(self.recipe)
         self.handles = [library.make("rvit_session_create", model.handle, ctypes.byref(desc)) for _ in range(n)]
         self.runs = [new("rvit_run_args", n_images=len(grids)) for _ in range(n)]
         for handle, run, images in zip(self.handles, self.runs, self.images):
-            run.pictures = ctypes.addressof(images)
+            run.input.kind, run.input.data = CONSTANTS["RVIT_INPUT_IMAGES"], ctypes.addressof(images)
             if in_place:
                 self._fill(handle, images)
         self._enqueue, self._wait = library.raw.rvit_session_enqueue, library.raw.rvit_session_wait
@@ -278,7 +279,7 @@ class ImageSessions:
         return images
 
     def _fill(self, handle, images):
-        at = self.library.rvit_session_picture_memory(handle, None)
+        at = self.library.rvit_session_input_memory(handle, None)
         at = ctypes.cast(at, ctypes.c_void_p).value
         for image, array in zip(images, self.keeps):
             ctypes.memmove(at, array.ctypes.data, array.nbytes)
@@ -294,8 +295,9 @@ class ImageSessions:
             raise RuntimeError(self.library.raw.rvit_status_detail().decode())
 
     def logits(self, n_classes):
-        address = self.library.rvit_session_logits(self.handles[0])
-        values = ctypes.cast(address, ctypes.POINTER(ctypes.c_float * (self.runs[0].n_images * n_classes))).contents
+        view = new("rvit_result_view")
+        self.library.rvit_session_get(self.handles[0], CONSTANTS["RVIT_RESULT_LOGITS"], 0, ctypes.byref(view))
+        values = ctypes.cast(view.data, ctypes.POINTER(ctypes.c_float * (self.runs[0].n_images * n_classes))).contents
         return torch.from_numpy(numpy.frombuffer(values, numpy.float32).reshape(-1, n_classes).copy())
 
     def close(self):

@@ -40,11 +40,13 @@ class Sessions:
         self.handles = []
         for logits in self.logits:
             desc = new("rvit_session_desc", max_images=batch, fixed_batch=int(fixed_batch), stream=context.stream,
-                               images=context.view(images), logits=context.view(logits))
+                               input_memory=CONSTANTS["RVIT_INPUT_FIXED"], input_view=context.view(images), logits=context.view(logits))
+            prune = new("rvit_prune_desc")
+            desc.prune = ctypes.addressof(prune)
             if keep is not None:
-                desc.prune.type, desc.prune.keep = CONSTANTS["RVIT_PRUNE_L2"], keep
+                prune.type, prune.keep = CONSTANTS["RVIT_PRUNE_L2"], keep
             if threshold is not None:
-                desc.prune.type, desc.prune.threshold = CONSTANTS["RVIT_PRUNE_L2_THRESHOLD"], threshold
+                prune.type, prune.threshold = CONSTANTS["RVIT_PRUNE_L2_THRESHOLD"], threshold
             self.handles.append(library.make("rvit_session_create", model.handle, ctypes.byref(desc)))
         self._run = new("rvit_run_args", n_images=batch)
         self._pointer = ctypes.addressof(self._run)
@@ -67,11 +69,12 @@ class Sessions:
 
     def rows(self):
         """Rows left after the last stage of the last run; None without one."""
-        stages = self.library.rvit_session_n_stages(self.handles[0])
-        if stages == 0:
+        info, view = new("rvit_session_info"), new("rvit_result_view")
+        self.library.rvit_session_get_info(self.handles[0], ctypes.byref(info))
+        if info.n_stages == 0:
             return None
-        address = self.library.rvit_session_cu_seqlens(self.handles[0], stages - 1)
-        return ctypes.cast(address, ctypes.POINTER(ctypes.c_int32))[self._run.n_images]
+        self.library.rvit_session_get(self.handles[0], CONSTANTS["RVIT_RESULT_KEPT"], info.n_stages - 1, ctypes.byref(view))
+        return view.rows
 
     def close(self):
         for handle in self.handles:

@@ -41,7 +41,7 @@ rvit_image direct_image(const image_set *p, int32_t index)
 static int64_t region_size(const direct *d, const image_set *p, int32_t max_images)
 {
     rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
-    bench_check(rvit_image_recipe_of_model(&d->info, &recipe), "recipe");
+    bench_check(rvit_model_get_recipe(d->model, &recipe), "recipe");
     int64_t most = 0;
     for (int32_t i = 0; i < p->n; i++) {
         const rvit_image image = direct_image(p, i);
@@ -65,8 +65,9 @@ rvit_session *direct_session(const direct *d, const image_set *p, int32_t max_im
     rvit_session *session;
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.max_images = max_images;
-    desc.prune = d->prune.desc;
-    desc.max_picture_bytes = region_size(d, p, max_images);
+    desc.prune = &d->prune.desc;
+    desc.input = RVIT_INPUT_IMAGES;
+    desc.input_bytes = region_size(d, p, max_images);
     bench_check(rvit_session_create(d->model, &desc, &session), "session");
     return session;
 }
@@ -85,7 +86,8 @@ float *direct_logits(const direct_options *options, const image_set *p, int32_t 
         const rvit_image image = direct_image(p, i);
         rvit_run_args run = RVIT_RUN_ARGS_INIT;
         run.n_images = 1;
-        run.pictures = &image;
+        run.input.kind = RVIT_INPUT_IMAGES;
+        run.input.data = &image;
         bench_check(rvit_session_run(session, &run, logits + (size_t)i * n_classes), "run");
     }
     rvit_session_destroy(session);

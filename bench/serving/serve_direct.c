@@ -10,6 +10,7 @@
 #include "direct.h"
 #include "options.h"
 #include "report.h"
+#include "session_results.h"
 
 enum { LIST = 8, THREADS_MOST = 64, BATCH_MOST = 256 };
 
@@ -76,7 +77,8 @@ static void *work(void *user)
     int32_t indices[BATCH_MOST];
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
     run.n_images = self->batch;
-    run.pictures = images;
+    run.input.kind = RVIT_INPUT_IMAGES;
+    run.input.data = images;
     for (double start = report_seconds(); start < self->end;) {
         for (int32_t i = 0; i < self->batch; i++) {
             indices[i] = image_set_pick(self->image_set, 1, &self->random);
@@ -85,7 +87,7 @@ static void *work(void *user)
         bench_check(rvit_session_enqueue(self->session, &run), "enqueue");
         bench_check(rvit_session_wait(self->session), "wait");
         const double now = report_seconds();
-        const float *logits = rvit_session_logits(self->session);
+        const float *logits = session_floats(self->session, RVIT_RESULT_LOGITS);
         for (int32_t i = 0; i < self->batch; i++)
             self->different +=
                 memcmp(logits + (size_t)i * length, self->expected + (size_t)indices[i] * length, length * sizeof *logits) != 0;

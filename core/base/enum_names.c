@@ -18,7 +18,7 @@ static const char *const device_kinds[] = {
 static const char *const dtypes[] = {
 #define RVIT_ELEMENT(TYPE, name, file_name, PRECISION, precision, size, scaled) [RVIT_##TYPE] = name,
 #include "core/base/dtype.def"
-};
+    [RVIT_I32] = "int32", [RVIT_U8] = "uint8"};
 static const char *const precisions[] = {
 #define RVIT_ELEMENT(TYPE, name, file_name, PRECISION, precision, size, scaled) [RVIT_PRECISION_##PRECISION] = precision,
 #include "core/base/dtype.def"

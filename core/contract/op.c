@@ -111,7 +111,7 @@ static rvit_status check_multiple(const rvit_op *op, const char *name, int64_t v
 
 static rvit_status check_dtype(const rvit_op *op, const char *name, rvit_dtype dtype)
 {
-    if (rvit_dtype_size(dtype) == 0)
+    if (!rvit_op_takes(dtype))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s: %d is not a valid dtype", rvit_op_name(op->type), name, (int)dtype);
     return RVIT_OK;
 }

@@ -75,6 +75,12 @@ static inline int64_t rvit_linear_columns(const rvit_linear_args *a)
     return a->gated ? 2 * (int64_t)a->out_features : a->out_features;
 }
 
+/* Ops take these dtypes; results of a session may have others. */
+static inline int rvit_op_takes(rvit_dtype dtype)
+{
+    return (int)dtype >= 0 && (int)dtype <= RVIT_E4M3;
+}
+
 /* Rows of these dtypes have scales. */
 static inline int rvit_is_quantized(rvit_dtype dtype)
 {

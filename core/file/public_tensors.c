@@ -1,25 +1,20 @@
 /* The public functions that read tensors of files. */
-#include <raggedvit/model.h>
+#include "core/file/public_tensors.h"
 
 #include <inttypes.h>
 
+#include "core/base/args.h"
 #include "core/base/entry.h"
 #include "core/base/printable.h"
 #include "core/base/status.h"
-#include "core/file/tensor_set.h"
 
 enum { CHUNK = 1024 };
 
-struct rvit_tensors {
-    rvit_alloc alloc;
-    rvit_tensor_set *set;
-};
-
-rvit_status rvit_tensors_open(const char *path, const rvit_allocator *allocator, rvit_tensors **out)
+rvit_status rvit_tensors_open(const char *path, const rvit_allocator *allocator, rvit_tensors **out_tensors)
 {
     RVIT_ENTRY;
-    if (path == NULL || out == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_tensors_open: %s is NULL", path == NULL ? "path" : "out");
+    if (path == NULL || out_tensors == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_tensors_open: %s is NULL", path == NULL ? "path" : "out_tensors");
     if (allocator != NULL && (allocator->allocate == NULL || allocator->release == NULL))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_tensors_open: allocator lacks allocate or release");
     rvit_alloc alloc;
@@ -32,7 +27,7 @@ rvit_status rvit_tensors_open(const char *path, const rvit_allocator *allocator,
         rvit_tensors_destroy(tensors);
         return status;
     }
-    *out = tensors;
+    *out_tensors = tensors;
     return RVIT_OK;
 }
 
@@ -68,21 +63,19 @@ static rvit_status find(const char *call, const rvit_tensors *tensors, int32_t i
     return RVIT_OK;
 }
 
-rvit_status rvit_tensors_get(const rvit_tensors *tensors, int32_t index, const char **out_name, const char **out_dtype, int32_t *out_rank,
-                             const int64_t **out_shape)
+rvit_status rvit_tensors_get(const rvit_tensors *tensors, int32_t index, rvit_tensor_info *out_info)
 {
     RVIT_ENTRY;
     const rvit_file_tensor *tensor = NULL;
     RVIT_TRY(find("rvit_tensors_get", tensors, index, &tensor));
-    if (out_name != NULL)
-        *out_name = tensor->name;
-    if (out_dtype != NULL)
-        *out_dtype = tensor->dtype_name;
-    if (out_rank != NULL)
-        *out_rank = tensor->rank;
-    if (out_shape != NULL)
-        *out_shape = tensor->shape;
-    return RVIT_OK;
+    rvit_tensor_info info = RVIT_TENSOR_INFO_INIT;
+    info.name = tensor->name;
+    info.dtype = tensor->dtype_name;
+    info.rank = tensor->rank;
+    info.shape = tensor->shape;
+    info.size = tensor->size;
+    info.used = tensors->used != NULL && tensors->used[index];
+    return rvit_args_return(out_info, &info, sizeof info, "tensor info");
 }
 
 rvit_status rvit_tensors_read(const rvit_tensors *tensors, int32_t index, int64_t first, int64_t n, float *out_values)
@@ -117,10 +110,4 @@ rvit_status rvit_tensors_read_bytes(const rvit_tensors *tensors, int32_t index, 
     if (out_bytes == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_tensors_read_bytes: out_bytes is NULL");
     return rvit_tensor_set_read(tensors->set, index, first, n, out_bytes);
-}
-
-int64_t rvit_tensors_size(const rvit_tensors *tensors, int32_t index)
-{
-    const int exists = tensors != NULL && index >= 0 && index < rvit_tensor_set_count(tensors->set);
-    return exists ? rvit_tensor_set_tensor(tensors->set, index)->size : 0;
 }

@@ -36,7 +36,7 @@ static rvit_patchify_args patchify_of(const forward *f, rvit_view patches)
     args.n_images = (int32_t)f->rows.capacity;
     args.live_images = view(f, f->plan->live_patches);
     /* preprocess writes one frame. */
-    const int preprocessed = f->plan->desc.max_picture_bytes > 0;
+    const int preprocessed = f->plan->desc.input == RVIT_INPUT_IMAGES;
     args.channels = preprocessed ? model->info.channels : rvit_model_row_values(model) / (model->info.patch_size * model->info.patch_size);
     args.image_size = args.patch_size = model->info.patch_size;
     args.parts = rvit_model_patch_split(model);
@@ -51,7 +51,7 @@ static rvit_status read_patches(const forward *f)
 {
     const rvit_session_plan *plan = f->plan;
     rvit_op op = {.type = RVIT_OP_PATCHIFY,
-                  .patchify = patchify_of(f, plan->desc.images.buffer != NULL ? plan->desc.images : view(f, plan->images))};
+                  .patchify = patchify_of(f, plan->desc.input_memory == RVIT_INPUT_FIXED ? plan->desc.input_view : view(f, plan->input))};
     if (rvit_prune_by_pixels(&plan->schedule)) {
         op.patchify.dtype = RVIT_F32;
         op.patchify.parts = 1;
@@ -67,7 +67,7 @@ static rvit_status read_patches(const forward *f)
 static rvit_status fill_wide(const forward *f)
 {
     const rvit_session_plan *plan = f->plan;
-    RVIT_TRY(plan->desc.max_picture_bytes > 0 ? rvit_forward_preprocess(f, absent) : read_patches(f));
+    RVIT_TRY(plan->desc.input == RVIT_INPUT_IMAGES ? rvit_forward_preprocess(f, absent) : read_patches(f));
     if (!rvit_prune_by_pixels(&plan->schedule))
         return RVIT_OK;
     const rvit_patchify_args args = patchify_of(f, view(f, plan->patch_pixels));
@@ -83,7 +83,7 @@ static rvit_status project_patches(const forward *f, rvit_view *out, rvit_dtype 
     args.out_dtype = *out_dtype = model->x_dtype;
     args.rows = patch_rows(f);
     /* preprocess writes one frame, channel after channel. */
-    const int preprocessed = f->plan->desc.max_picture_bytes > 0;
+    const int preprocessed = f->plan->desc.input == RVIT_INPUT_IMAGES;
     args.in_features = rvit_model_patch_split(model) * (preprocessed ? rvit_model_patch_width(model) : rvit_model_row_width(model));
     args.out_features = model->info.dim;
     args.x = f->wide;

@@ -112,12 +112,12 @@ rvit_status rvit_forward_preprocess(const forward *f, rvit_view cu_seqlens)
     args.parts = rvit_model_patch_split(f->model);
     args.out_stride = args.parts * rvit_model_patch_width(f->model);
     /* Each run copies the images to staged_pictures, or the op does. */
-    args.source = view(f, f->stream->device->transfers ? plan->staged_pictures : plan->pictures);
-    args.source_size = plan->pictures.size;
-    if (plan->staged_pictures.place != RVIT_PLACE_NONE && !f->stream->device->transfers)
-        args.staging = view(f, plan->staged_pictures);
-    args.pixels = plan->desc.pixels;
-    args.pixels_size = plan->desc.pixels_size;
+    args.source = view(f, f->stream->device->transfers ? plan->device_images : plan->staged_images);
+    args.source_size = plan->staged_images.size;
+    if (plan->device_images.place != RVIT_PLACE_NONE && !f->stream->device->transfers)
+        args.staging = view(f, plan->device_images);
+    args.pixels = plan->desc.input_view;
+    args.pixels_size = rvit_session_pixels_size(&plan->desc);
     args.out = f->wide;
     args.cu_seqlens = cu_seqlens;
     if (rvit_prune_by_pixels(&plan->schedule)) {
@@ -131,7 +131,7 @@ rvit_status rvit_forward_preprocess(const forward *f, rvit_view cu_seqlens)
 
 rvit_status rvit_forward_add_outer(const forward *f, rvit_op *op)
 {
-    op->by_launch = f->plan->desc.run_views;
+    op->by_launch = f->plan->desc.input_memory == RVIT_INPUT_RUN;
     return op->by_launch && !f->stream->device->takes_ops ? RVIT_OK : rvit_stream_add(f->stream, op);
 }
 

@@ -18,7 +18,7 @@ static rvit_status carry_positions(forward *f)
         return RVIT_OK;
     args.rows = f->rows;
     args.source_rows = f->plan->segments[f->stage - 1].rows;
-    args.n_positions = f->plan->desc.native ? (int32_t)f->plan->segments[0].rows : f->model->info.tokens;
+    args.n_positions = f->plan->desc.variable_resolution ? (int32_t)f->plan->segments[0].rows : f->model->info.tokens;
     args.src_rows = view(f, stage->src_rows);
     if (f->plan->schedule.policy->fuses)
         args.keep = view(f, stage->keep);

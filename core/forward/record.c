@@ -232,12 +232,12 @@ static rvit_status rotate(const forward *f)
     args.rows = f->rows;
     args.n_heads = model->info.n_heads;
     args.head_dim = model->info.head_dim;
-    args.n_positions = f->plan->desc.native ? (int32_t)f->plan->segments[0].rows : model->info.tokens;
-    args.n_prefix = f->plan->desc.native ? 0 : model->info.n_prefix; /* a table with a line per row includes those without rotation */
+    args.n_positions = f->plan->desc.variable_resolution ? (int32_t)f->plan->segments[0].rows : model->info.tokens;
+    args.n_prefix = f->plan->desc.variable_resolution ? 0 : model->info.n_prefix; /* a table with a line per row includes those without rotation */
     args.q = f->wide;
     args.k = at(f->wide, model->info.dim * rvit_dtype_size(model->dtype));
     args.q_stride = args.k_stride = 3 * (int64_t)model->info.dim;
-    args.table = f->plan->desc.native ? view(f, f->plan->rope_table) : model->rope_table;
+    args.table = f->plan->desc.variable_resolution ? view(f, f->plan->rope_table) : model->rope_table;
     args.positions = f->positions;
     return rvit_rope(f->stream, &args);
 }
@@ -282,7 +282,7 @@ static rvit_patchify_args patchify_of(const forward *f)
     patchify.dtype = model->dtype;
     patchify.n_images = plan->desc.max_images;
     if (!plan->desc.fixed_batch)
-        patchify.live_images = view(f, plan->desc.run_views ? plan->live_counts : plan->live_images);
+        patchify.live_images = view(f, plan->desc.input_memory == RVIT_INPUT_RUN ? plan->live_counts : plan->live_images);
     patchify.channels = model->info.channels;
     patchify.image_height = model->info.image_height;
     patchify.image_width = model->info.image_width;
@@ -291,7 +291,7 @@ static rvit_patchify_args patchify_of(const forward *f)
     patchify.n_prefix = model->info.n_prefix;
     patchify.parts = rvit_model_patch_split(model);
     patchify.out_stride = patchify.parts * rvit_model_patch_width(model);
-    patchify.images = plan->desc.images.buffer != NULL ? plan->desc.images : view(f, plan->images);
+    patchify.images = plan->desc.input_memory == RVIT_INPUT_FIXED ? plan->desc.input_view : view(f, plan->input);
     patchify.out = f->wide;
     patchify.cu_seqlens = f->cu_seqlens;
     return patchify;
@@ -311,7 +311,7 @@ static rvit_status embed_normed(const forward *f, rvit_linear_args args)
 static rvit_status embed(forward *f)
 {
     const rvit_model *model = f->model;
-    if (f->plan->desc.max_picture_bytes > 0) {
+    if (f->plan->desc.input == RVIT_INPUT_IMAGES) {
         RVIT_TRY(rvit_forward_preprocess(f, f->cu_seqlens));
     } else {
         rvit_op patchify = {.type = RVIT_OP_PATCHIFY, .passes_on = 1, .patchify = patchify_of(f)};
@@ -413,7 +413,7 @@ rvit_status rvit_forward_record(rvit_session *session)
     f.window_cu_seqlens = view(&f, plan->window_cu_seqlens);
     f.unit_rows = view(&f, plan->schedule.n_stages > 0 ? plan->first_unit_rows : plan->unit_rows);
     rvit_forward_enter_segment(&f, 0);
-    RVIT_TRY(plan->desc.native ? rvit_forward_embed_variable(&f) : embed(&f));
+    RVIT_TRY(plan->desc.variable_resolution ? rvit_forward_embed_variable(&f) : embed(&f));
     RVIT_TRY(trace_x(&f, 0));
     for (int32_t b = 0; b < info->depth; b++)
         RVIT_TRY(block(&f, b));

@@ -17,7 +17,7 @@ void rvit_forward_lay_out_groups(const forward *f, rvit_grid_layout_args *args)
     if (merge->side == 0)
         return;
     args->merge = merge->side;
-    args->patch_merge = plan->desc.max_picture_bytes > 0; /* preprocess writes patches line by line */
+    args->patch_merge = plan->desc.input == RVIT_INPUT_IMAGES; /* preprocess writes patches line by line */
     args->window = merge->window;
     args->max_windows = plan->max_windows;
     args->unit_cu_seqlens = f->unit_cu_seqlens;

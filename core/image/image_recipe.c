@@ -1,8 +1,6 @@
-/* Image recipes: their rules, and the recipe of a model. */
+/* The rules of image recipes. */
 #include <math.h>
 
-#include "core/base/args.h"
-#include "core/base/entry.h"
 #include "core/base/status.h"
 #include "core/image/image_recipe.h"
 
@@ -14,9 +12,13 @@ rvit_status rvit_image_recipe_check(rvit_image_recipe *recipe)
         recipe->filter = RVIT_FILTER_BICUBIC;
     if (recipe->processor == RVIT_PROCESSOR_UNKNOWN)
         recipe->processor = RVIT_PROCESSOR_TIMM;
-    if ((int)recipe->fit < 0 || recipe->fit >= RVIT_FIT_OTHER)
+    if (recipe->fit == RVIT_FIT_OTHER || recipe->filter == RVIT_FILTER_OTHER)
+        return rvit_fail(RVIT_UNSUPPORTED,
+                         "image recipe: %s is OTHER: the files beside the model prepare images in a way that is not known here",
+                         recipe->fit == RVIT_FIT_OTHER ? "fit" : "filter");
+    if ((int)recipe->fit < 0 || recipe->fit > RVIT_FIT_OTHER)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: fit: %d is not a valid fit", (int)recipe->fit);
-    if ((int)recipe->filter < 0 || recipe->filter == RVIT_FILTER_OTHER || recipe->filter > RVIT_FILTER_NEAREST)
+    if ((int)recipe->filter < 0 || recipe->filter > RVIT_FILTER_NEAREST)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: filter: %d is not a valid filter", (int)recipe->filter);
     if (recipe->processor == RVIT_PROCESSOR_HF_FLOAT)
         return rvit_fail(RVIT_UNSUPPORTED,
@@ -37,6 +39,8 @@ rvit_status rvit_image_recipe_check(rvit_image_recipe *recipe)
         recipe->resize_width > RVIT_IMAGE_MAX_TARGET)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: resize_height and resize_width are %d and %d, expected 1..%d",
                          (int)recipe->resize_height, (int)recipe->resize_width, RVIT_IMAGE_MAX_TARGET);
+    if (recipe->std[0] == 0 && recipe->std[1] == 0 && recipe->std[2] == 0)
+        return rvit_fail(RVIT_UNSUPPORTED, "image recipe: std is 0: no file beside the model tells the mean and std of its images");
     for (int c = 0; c < 3; c++) {
         if (!isfinite(recipe->mean[c]) || !isfinite(recipe->std[c]) || !(recipe->std[c] > 0))
             return rvit_fail(RVIT_INVALID_ARGUMENT,
@@ -46,45 +50,4 @@ rvit_status rvit_image_recipe_check(rvit_image_recipe *recipe)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: fill is %d, expected 0..255", (int)recipe->fill[c]);
     }
     return RVIT_OK;
-}
-
-/* timm's rule for its models without a crop_pct. */
-static double default_crop(const rvit_model_info *info)
-{
-    return info->image_height < 384 || info->image_width < 384 ? 0.9 : 1;
-}
-
-rvit_status rvit_image_recipe_of_model(const rvit_model_info *given, rvit_image_recipe *out_recipe)
-{
-    RVIT_ENTRY;
-    rvit_model_info info;
-    RVIT_TRY(rvit_args_copy(&info, sizeof info, given, "model info"));
-    rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
-    recipe.fit = info.fit == RVIT_FIT_UNKNOWN ? RVIT_FIT_CROP : info.fit;
-    recipe.filter = info.filter;
-    recipe.processor = info.processor;
-    recipe.height = info.image_height;
-    recipe.width = info.image_width;
-    recipe.resize_height = info.resize_height;
-    recipe.resize_width = info.resize_width;
-    recipe.max_patches = info.max_patches;
-    if (recipe.resize_height == 0 || info.fit == RVIT_FIT_UNKNOWN) {
-        const double crop = recipe.fit == RVIT_FIT_CROP ? default_crop(&info) : 1;
-        recipe.resize_height = (int32_t)floor(info.image_height / crop);
-        recipe.resize_width = (int32_t)floor(info.image_width / crop);
-    }
-    for (int c = 0; c < 3; c++) {
-        recipe.mean[c] = info.mean[c];
-        recipe.std[c] = info.std[c];
-        recipe.fill[c] = info.fill[c];
-    }
-    if (info.channels != 3)
-        return rvit_fail(RVIT_UNSUPPORTED, "the model takes images of %d channels, but a recipe makes images of 3", (int)info.channels);
-    if (info.fit == RVIT_FIT_OTHER || info.filter == RVIT_FILTER_OTHER)
-        return rvit_fail(RVIT_UNSUPPORTED, "the model's config files ask for an unsupported way to prepare images: their %s",
-                         info.fit == RVIT_FIT_OTHER ? "fit" : "filter");
-    if (!(recipe.std[0] > 0))
-        return rvit_fail(RVIT_UNSUPPORTED, "no file beside the model has the mean and std of its images");
-    RVIT_TRY(rvit_image_recipe_check(&recipe));
-    return rvit_args_return(out_recipe, &recipe, sizeof recipe, "image recipe");
 }

@@ -2,7 +2,7 @@
 #ifndef RVIT_CORE_IMAGE_IMAGE_RECIPE_H
 #define RVIT_CORE_IMAGE_IMAGE_RECIPE_H
 
-#include <raggedvit/session.h>
+#include <raggedvit/image.h>
 
 #define RVIT_IMAGE_MAX_TARGET (1 << 14) /* pixels per side */
 

@@ -73,7 +73,7 @@ static rvit_status describe(rvit_checkpoint *checkpoint, const char *path, const
     if (desc->image_size == 0 || !checkpoint->config.measured)
         return RVIT_OK;
     RVIT_TRY(set_size(desc, &checkpoint->config));
-    rvit_describe_images(&checkpoint->config.info, &checkpoint->facts);
+    rvit_describe_recipe(&checkpoint->config, &checkpoint->facts);
     return RVIT_OK;
 }
 
@@ -85,6 +85,8 @@ static rvit_status load(rvit_checkpoint *checkpoint, const origin *from, const r
         RVIT_TRY(rvit_tensor_set_wrap(from->tensors, from->n_tensors, &checkpoint->alloc, &checkpoint->tensors));
     checkpoint->used = rvit_alloc_new(&checkpoint->alloc, (size_t)rvit_tensor_set_count(checkpoint->tensors));
     RVIT_TRY_MEMORY(checkpoint->used);
+    checkpoint->listing.set = checkpoint->tensors;
+    checkpoint->listing.used = checkpoint->used;
     return describe(checkpoint, from->path, desc);
 }
 
@@ -134,28 +136,28 @@ static rvit_status create(const origin *from, const rvit_checkpoint_desc *desc, 
         rvit_checkpoint_destroy(checkpoint);
         return status;
     }
-    const rvit_model_info *info = &checkpoint->config.info;
+    const rvit_checkpoint_info *files = &checkpoint->config.files;
     rvit_log(RVIT_LOG_INFO, "%s: %s, %" PRId64 " parameters, %d tensors (%d unused)", rvit_tensor_set_path(checkpoint->tensors),
-             info->architecture, info->n_parameters, (int)info->n_tensors, (int)info->n_unknown);
+             checkpoint->config.info.architecture, files->n_parameters, (int)files->n_tensors, (int)files->n_unknown);
     *out = checkpoint;
     return RVIT_OK;
 }
 
-rvit_status rvit_checkpoint_open(const char *path, const rvit_checkpoint_desc *desc, rvit_checkpoint **out)
+rvit_status rvit_checkpoint_open(const char *path, const rvit_checkpoint_desc *desc, rvit_checkpoint **out_checkpoint)
 {
     RVIT_ENTRY;
-    if (path == NULL || out == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint: %s is NULL", path == NULL ? "path" : "out");
+    if (path == NULL || out_checkpoint == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint: %s is NULL", path == NULL ? "path" : "out_checkpoint");
     const origin from = {.path = path};
-    return create(&from, desc, out);
+    return create(&from, desc, out_checkpoint);
 }
 
 rvit_status rvit_checkpoint_from_tensors(const rvit_tensor_desc *tensors, int32_t n_tensors, const rvit_checkpoint_desc *desc,
-                                         rvit_checkpoint **out)
+                                         rvit_checkpoint **out_checkpoint)
 {
     RVIT_ENTRY;
-    if (tensors == NULL || out == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_checkpoint_from_tensors: %s is NULL", tensors == NULL ? "tensors" : "out");
+    if (tensors == NULL || out_checkpoint == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_checkpoint_from_tensors: %s is NULL", tensors == NULL ? "tensors" : "out_checkpoint");
     if (n_tensors < 1 || n_tensors > RVIT_SAFETENSORS_MAX_TENSORS)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_checkpoint_from_tensors: n_tensors is %d, expected 1..%d", (int)n_tensors,
                          RVIT_SAFETENSORS_MAX_TENSORS);
@@ -163,7 +165,7 @@ rvit_status rvit_checkpoint_from_tensors(const rvit_tensor_desc *tensors, int32_
     if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
         return rvit_fail(RVIT_UNSUPPORTED, "rvit_checkpoint_from_tensors: needs a little-endian host");
     const origin from = {.tensors = tensors, .n_tensors = n_tensors};
-    return create(&from, desc, out);
+    return create(&from, desc, out_checkpoint);
 }
 
 void rvit_checkpoint_destroy(rvit_checkpoint *checkpoint)
@@ -179,35 +181,33 @@ void rvit_checkpoint_destroy(rvit_checkpoint *checkpoint)
     rvit_alloc_free(&alloc, checkpoint);
 }
 
-rvit_status rvit_checkpoint_get_info(const rvit_checkpoint *checkpoint, rvit_model_info *out_info)
+rvit_status rvit_checkpoint_get_info(const rvit_checkpoint *checkpoint, rvit_checkpoint_info *out_info)
 {
     RVIT_ENTRY;
     if (checkpoint == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint is NULL");
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_checkpoint_get_info: checkpoint is NULL");
+    return rvit_args_return(out_info, &checkpoint->config.files, sizeof checkpoint->config.files, "checkpoint info");
+}
+
+rvit_status rvit_checkpoint_get_model_info(const rvit_checkpoint *checkpoint, rvit_model_info *out_info)
+{
+    RVIT_ENTRY;
+    if (checkpoint == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_checkpoint_get_model_info: checkpoint is NULL");
     return rvit_args_return(out_info, &checkpoint->config.info, sizeof checkpoint->config.info, "model info");
 }
 
-rvit_status rvit_checkpoint_tensor(const rvit_checkpoint *checkpoint, int32_t index, const char **out_name, const char **out_dtype,
-                                   int32_t *out_rank, const int64_t **out_shape, int32_t *out_used)
+rvit_status rvit_checkpoint_get_recipe(const rvit_checkpoint *checkpoint, rvit_image_recipe *out_recipe)
 {
     RVIT_ENTRY;
     if (checkpoint == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint is NULL");
-    const int32_t count = rvit_tensor_set_count(checkpoint->tensors);
-    if (index < 0 || index >= count)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint: tensor index is %d, but the file has %d tensors", (int)index, (int)count);
-    const rvit_file_tensor *tensor = rvit_tensor_set_tensor(checkpoint->tensors, index);
-    if (out_name != NULL)
-        *out_name = tensor->name;
-    if (out_dtype != NULL)
-        *out_dtype = tensor->dtype_name;
-    if (out_rank != NULL)
-        *out_rank = tensor->rank;
-    if (out_shape != NULL)
-        *out_shape = tensor->shape;
-    if (out_used != NULL)
-        *out_used = checkpoint->used[index];
-    return RVIT_OK;
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_checkpoint_get_recipe: checkpoint is NULL");
+    return rvit_args_return(out_recipe, &checkpoint->config.recipe, sizeof checkpoint->config.recipe, "image recipe");
+}
+
+const rvit_tensors *rvit_checkpoint_tensors(const rvit_checkpoint *checkpoint)
+{
+    return checkpoint == NULL ? NULL : &checkpoint->listing;
 }
 
 int32_t rvit_checkpoint_layer_of(const rvit_checkpoint *checkpoint, int32_t index, int32_t *out_block, rvit_block_layer *out_layer)
@@ -249,7 +249,7 @@ rvit_status rvit_checkpoint_fact(const rvit_checkpoint *checkpoint, int32_t inde
     return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_checkpoint_fact: index is %d, but only %d facts are known", (int)index, (int)n);
 }
 
-const char *rvit_checkpoint_obstacles(const rvit_checkpoint *checkpoint)
+const char *rvit_checkpoint_unsupported(const rvit_checkpoint *checkpoint)
 {
     return checkpoint == NULL ? "" : checkpoint->unsupported.text;
 }

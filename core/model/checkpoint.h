@@ -2,6 +2,7 @@
 #ifndef RVIT_CORE_MODEL_CHECKPOINT_H
 #define RVIT_CORE_MODEL_CHECKPOINT_H
 
+#include "core/file/public_tensors.h"
 #include "core/model/class_names.h"
 #include "core/model/facts.h"
 #include "core/model/geometry.h"
@@ -9,6 +10,7 @@
 struct rvit_checkpoint {
     rvit_alloc alloc;
     rvit_tensor_set *tensors;
+    rvit_tensors listing;   /* of these, for callers */
     rvit_vit_config config; /* info.image_size and the fields derived from it are those requested */
     rvit_facts facts;
     rvit_unsupported unsupported; /* empty unless rvit_checkpoint_desc.describe is 1 */

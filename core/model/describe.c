@@ -165,7 +165,7 @@ static void set_image(rvit_vit_config *config, int32_t height, int32_t width)
     config->trained[0] = height / info->patch_size;
     config->trained[1] = width / info->patch_size;
     info->tokens = info->n_prefix + config->trained[0] * config->trained[1];
-    info->image_size = info->trained_size = height == width ? height : 0;
+    info->image_size = config->files.trained_size = height == width ? height : 0;
 }
 
 /* The image size of a model without a position table. */
@@ -378,26 +378,47 @@ static int32_t resized(int32_t side, const rvit_fact_value *crop)
     return (int32_t)fmin(floor(edge), MAX_RESIZED);
 }
 
-void rvit_describe_images(rvit_model_info *info, const rvit_facts *facts)
+/* timm's rule for its models without a crop_pct. */
+static double default_crop(const rvit_image_recipe *recipe)
 {
-    const rvit_fact_value *crop = &facts->of[RVIT_FACT_CROP];
-    info->filter = (rvit_filter)rvit_facts_integer(facts, RVIT_FACT_FILTER);
-    info->fit = (rvit_fit)rvit_facts_integer(facts, RVIT_FACT_FIT);
-    info->processor = (rvit_processor)rvit_facts_integer(facts, RVIT_FACT_PROCESSOR);
-    info->crop = (float)crop->value[0];
-    if (crop->known || info->fit == RVIT_FIT_SQUASH || info->fit == RVIT_FIT_BORDER) {
-        info->resize_height = resized(info->image_height, crop);
-        info->resize_width = crop->value[2] > 0 && info->fit == RVIT_FIT_CROP ? info->resize_height : resized(info->image_width, crop);
+    return recipe->height < 384 || recipe->width < 384 ? 0.9 : 1;
+}
+
+static void set_resize(rvit_image_recipe *recipe, const rvit_fact_value *crop, int fit_is_known)
+{
+    const double usual = recipe->fit == RVIT_FIT_CROP ? default_crop(recipe) : 1;
+    if (fit_is_known && (crop->known || recipe->fit == RVIT_FIT_SQUASH || recipe->fit == RVIT_FIT_BORDER)) {
+        recipe->resize_height = resized(recipe->height, crop);
+        recipe->resize_width = crop->value[2] > 0 && recipe->fit == RVIT_FIT_CROP ? recipe->resize_height : resized(recipe->width, crop);
+    } else {
+        recipe->resize_height = (int32_t)floor(recipe->height / usual);
+        recipe->resize_width = (int32_t)floor(recipe->width / usual);
     }
-    info->processor_height = rvit_facts_integer(facts, RVIT_FACT_PROCESSED);
-    info->processor_width = (int32_t)facts->of[RVIT_FACT_PROCESSED].value[1];
-    info->max_patches = rvit_facts_integer(facts, RVIT_FACT_MAX_PATCHES);
-    info->min_pixels = (int64_t)facts->of[RVIT_FACT_PIXELS].value[0];
-    info->max_pixels = (int64_t)facts->of[RVIT_FACT_PIXELS].value[1];
+}
+
+void rvit_describe_recipe(rvit_vit_config *config, const rvit_facts *facts)
+{
+    rvit_image_recipe *recipe = &config->recipe;
+    const rvit_fit fit = (rvit_fit)rvit_facts_integer(facts, RVIT_FACT_FIT);
+    const rvit_filter filter = (rvit_filter)rvit_facts_integer(facts, RVIT_FACT_FILTER);
+    const rvit_processor processor = (rvit_processor)rvit_facts_integer(facts, RVIT_FACT_PROCESSOR);
+    recipe->fit = fit == RVIT_FIT_UNKNOWN ? RVIT_FIT_CROP : fit;
+    recipe->filter = filter == RVIT_FILTER_UNKNOWN ? RVIT_FILTER_BICUBIC : filter;
+    recipe->processor = processor == RVIT_PROCESSOR_UNKNOWN ? RVIT_PROCESSOR_TIMM : processor;
+    recipe->height = config->info.image_height;
+    recipe->width = config->info.image_width;
+    set_resize(recipe, &facts->of[RVIT_FACT_CROP], fit != RVIT_FIT_UNKNOWN);
+    recipe->patch_size = config->info.patch_size;
+    recipe->merge = config->info.merge;
+    recipe->processor_height = rvit_facts_integer(facts, RVIT_FACT_PROCESSED);
+    recipe->processor_width = (int32_t)facts->of[RVIT_FACT_PROCESSED].value[1];
+    recipe->max_patches = rvit_facts_integer(facts, RVIT_FACT_MAX_PATCHES);
+    recipe->min_pixels = (int64_t)facts->of[RVIT_FACT_PIXELS].value[0];
+    recipe->max_pixels = (int64_t)facts->of[RVIT_FACT_PIXELS].value[1];
     for (int i = 0; i < 3; i++) {
-        info->mean[i] = (float)facts->of[RVIT_FACT_MEAN].value[i];
-        info->std[i] = (float)facts->of[RVIT_FACT_STD].value[i];
-        info->fill[i] = (int32_t)facts->of[RVIT_FACT_FILL].value[i];
+        recipe->mean[i] = (float)facts->of[RVIT_FACT_MEAN].value[i];
+        recipe->std[i] = (float)facts->of[RVIT_FACT_STD].value[i];
+        recipe->fill[i] = (int32_t)facts->of[RVIT_FACT_FILL].value[i];
     }
 }
 
@@ -411,7 +432,6 @@ static void fill_info(rvit_model_info *info, const rvit_facts *facts)
     info->resample = (rvit_resample)rvit_facts_integer(facts, RVIT_FACT_RESAMPLE);
     info->image_height = rvit_facts_integer(facts, RVIT_FACT_IMAGE);
     info->image_width = (int32_t)facts->of[RVIT_FACT_IMAGE].value[1];
-    rvit_describe_images(info, facts);
 }
 
 /* Defaults that hold for every published model unless a file contradicts them. timm's NaFlexViT models differ in how they resample. */
@@ -485,6 +505,7 @@ rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts 
     note_unknown(config, facts, unsupported);
     note_features(facts, unsupported);
     fill_info(info, facts);
+    rvit_describe_recipe(config, facts);
     /* Without a head, the output of attention pooling is the result. */
     config->own_head = info->n_classes > 0;
     if (info->pooling == RVIT_POOLING_MAP && !config->own_head)

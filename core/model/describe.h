@@ -11,7 +11,7 @@ void rvit_describe_options(const rvit_checkpoint_desc *desc, rvit_facts *facts);
    tensors show, and what all published models with these tensors have in common. Facts that contradict the tensors are BAD_FILE, or
    INVALID_ARGUMENT if they come from the caller. */
 rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts *facts, rvit_unsupported *unsupported);
-/* Fills in how images are prepared for the input size in `info`. */
-void rvit_describe_images(rvit_model_info *info, const rvit_facts *facts);
+/* Fills in config->recipe: how images are prepared for the input size in config->info. */
+void rvit_describe_recipe(rvit_vit_config *config, const rvit_facts *facts);
 
 #endif

@@ -65,7 +65,7 @@ static rvit_status check_tensor(const rvit_geometry *g, rvit_role role, int32_t 
     }
     RVIT_TRY(check_dtype(g, role, tensor, used, &config->quantized_dtype));
     used[rvit_tensor_set_find(g->set, name)] = 1;
-    config->info.n_parameters += tensor->n_elements;
+    config->files.n_parameters += tensor->n_elements;
     return RVIT_OK;
 }
 
@@ -108,15 +108,15 @@ static int belongs(const rvit_geometry *g, const char *name)
     return 0;
 }
 
-static rvit_status count_tensors(const rvit_geometry *g, int32_t lenient, const uint8_t *used, rvit_model_info *info)
+static rvit_status count_tensors(const rvit_geometry *g, int32_t lenient, const uint8_t *used, rvit_checkpoint_info *files)
 {
     const char *first = NULL, *needed = NULL;
     int32_t n_errors = 0;
-    for (int32_t i = 0; i < info->n_tensors; i++) {
+    for (int32_t i = 0; i < files->n_tensors; i++) {
         const rvit_file_tensor *tensor = rvit_tensor_set_tensor(g->set, i);
         if (used[i])
             continue;
-        info->n_unknown++;
+        files->n_unknown++;
         if (rvit_family_ignores(g->family, tensor->name) || tensor->n_elements == 0)
             continue;
         if (n_errors++ == 0)
@@ -164,21 +164,21 @@ static void find_together(const rvit_geometry *g, rvit_unsupported *unsupported)
         rvit_unsupported_feature(unsupported, RVIT_FEATURE_DISTILLED_REGISTERS, "both are present");
 }
 
-static void count_dtypes(const rvit_geometry *g, rvit_model_info *info)
+static void count_dtypes(const rvit_geometry *g, rvit_checkpoint_info *files)
 {
-    info->n_tensors = rvit_tensor_set_count(g->set);
-    info->n_files = rvit_tensor_set_n_files(g->set);
-    for (int32_t i = 0; i < info->n_tensors; i++) {
+    files->n_tensors = rvit_tensor_set_count(g->set);
+    files->n_files = rvit_tensor_set_n_files(g->set);
+    for (int32_t i = 0; i < files->n_tensors; i++) {
         const rvit_file_tensor *tensor = rvit_tensor_set_tensor(g->set, i);
         if (tensor->dtype >= 0)
-            info->n_by_dtype[tensor->dtype]++;
+            files->n_by_dtype[tensor->dtype]++;
     }
 }
 
 static void fill_info(const rvit_geometry *g, rvit_model_info *info)
 {
     info->patch_size = (int32_t)g->extents[RVIT_EXTENT_PATCH];
-    info->image_size = info->trained_size = (int32_t)g->grid * info->patch_size;
+    info->image_size = (int32_t)g->grid * info->patch_size;
     info->channels = (int32_t)g->extents[RVIT_EXTENT_CHANNELS];
     info->dim = (int32_t)g->extents[RVIT_EXTENT_DIM];
     info->depth = g->depth;
@@ -210,8 +210,9 @@ static rvit_status check_shapes(rvit_geometry *g, int32_t lenient, uint8_t *used
         if (role >= 0)
             RVIT_TRY(check_tensor(g, (rvit_role)role, block, used, config));
     }
-    RVIT_TRY(count_tensors(g, lenient, used, &config->info));
+    RVIT_TRY(count_tensors(g, lenient, used, &config->files));
     fill_info(g, &config->info);
+    config->files.trained_size = config->info.image_size;
     config->layer_scale = g->has[RVIT_PART_LAYER_SCALE];
     config->qkv_bias = g->has[RVIT_PART_QKV_BIAS];
     config->proj_bias = g->has[RVIT_PART_PROJ_BIAS];
@@ -242,7 +243,7 @@ static rvit_status check_shapes(rvit_geometry *g, int32_t lenient, uint8_t *used
     config->info.merged_dim = (int32_t)g->extents[RVIT_EXTENT_MERGED];
     config->info.n_deepstack = g->n_deepstack;
     config->measured = 1;
-    config->info.n_predictors = count_predictors(g, config->missing_predictor);
+    config->files.n_predictors = count_predictors(g, config->missing_predictor);
     return RVIT_OK;
 }
 
@@ -253,8 +254,10 @@ rvit_status rvit_vit_config_infer(const rvit_tensor_set *set, const rvit_family 
     memset(config, 0, sizeof *config);
     config->family = g.family;
     config->info.struct_size = sizeof config->info;
+    config->files.struct_size = sizeof config->files;
+    config->recipe.struct_size = sizeof config->recipe;
     snprintf(config->info.family, sizeof config->info.family, "%s", g.family->name);
-    count_dtypes(&g, &config->info);
+    count_dtypes(&g, &config->files);
     RVIT_TRY(rvit_geometry_count_blocks(&g));
     rvit_geometry_count_deepstack(&g);
     config->info.depth = g.depth;

@@ -31,6 +31,8 @@ static inline int32_t rvit_block_position(const rvit_block_list *list, int32_t b
 typedef struct rvit_vit_config {
     const rvit_family *family;
     rvit_model_info info;
+    rvit_checkpoint_info files;
+    rvit_image_recipe recipe;     /* without what no file tells */
     int32_t measured; /* 1: all shapes were checked; 0: there are unsupported parts, and info is incomplete */
     int32_t layer_scale;
     int32_t qkv_bias, patch_bias;
@@ -53,7 +55,7 @@ typedef struct rvit_vit_config {
     int32_t position_rows, position_choices[2]; /* rows of the table, and possible values of position_prefix */
     int32_t trained[2];                         /* the table's grid: lines, columns */
     int32_t quantized_dtype;                    /* of the 8-bit weights of blocks: RVIT_I8 or RVIT_E4M3; 0: there are none */
-    char missing_predictor[RVIT_NAME_SIZE];     /* the missing or misshaped tensor of predictor info.n_predictors */
+    char missing_predictor[RVIT_NAME_SIZE];     /* the missing or misshaped tensor of predictor files.n_predictors */
 } rvit_vit_config;
 
 /* Fills *config and used [tensors of set]: 1 for each tensor the dense forward uses. Adds features that the forward does not run to

@@ -21,12 +21,14 @@ static rvit_status check_table(const rvit_model *model)
     if (!rvit_model_has_table(model))
         return RVIT_OK;
     if (height != model->trained[0] || width != model->trained[1])
-        return rvit_fail(RVIT_UNSUPPORTED,
-                         "session desc: native is 1, but the checkpoint was opened with another image size than that of its position table "
-                         "(%d x %d patches, not %d x %d): leave checkpoint desc's image_size 0",
-                         (int)height, (int)width, (int)model->trained[0], (int)model->trained[1]);
+        return rvit_fail(
+            RVIT_UNSUPPORTED,
+            "session desc: variable_resolution is 1, but the checkpoint was opened with another image size than that of its position table "
+            "(%d x %d patches, not %d x %d): leave checkpoint desc's image_size 0",
+            (int)height, (int)width, (int)model->trained[0], (int)model->trained[1]);
     if (height > MAX_TABLE_SIDE || width > MAX_TABLE_SIDE)
-        return rvit_fail(RVIT_UNSUPPORTED, "session desc: native is 1, but the position table has %d x %d patches, more than %d a side",
+        return rvit_fail(RVIT_UNSUPPORTED,
+                         "session desc: variable_resolution is 1, but the position table has %d x %d patches, more than %d a side",
                          (int)height, (int)width, MAX_TABLE_SIDE);
     return RVIT_OK;
 }
@@ -34,20 +36,21 @@ static rvit_status check_table(const rvit_model *model)
 rvit_status rvit_native_check(const rvit_model *model, const rvit_session_desc *desc)
 {
     const int32_t side = model->info.merge, least = side > 0 ? side * side : model->info.n_prefix + 1;
-    if (!desc->native) {
+    if (!desc->variable_resolution) {
         if (side > 0)
             return rvit_fail(RVIT_UNSUPPORTED,
-                             "session desc: native is 0, but the model merges squares of patches of images of any grid: it runs with "
-                             "native 1 alone");
+                             "session desc: variable_resolution is 0, but the model merges squares of patches of images of any grid: set "
+                             "variable_resolution to 1");
         if (desc->max_tokens != 0 || desc->max_len != 0)
-            return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: %s is given, but native is 0",
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: %s is given, but variable_resolution is 0",
                              desc->max_tokens != 0 ? "max_tokens" : "max_len");
         return RVIT_OK;
     }
-    if (desc->native != 1)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: native is %d, expected 0 or 1", (int)desc->native);
+    if (desc->variable_resolution != 1)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: variable_resolution is %d, expected 0 or 1", (int)desc->variable_resolution);
     if (desc->fixed_batch || desc->dense_fallback)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: %s is 1, but with native a batch has no rows that are known beforehand",
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "session desc: %s is 1, but with variable_resolution the number of rows of a batch is not known",
                          desc->fixed_batch ? "fixed_batch" : "dense_fallback");
     if (desc->max_len < least)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_len is %d, an image has %d tokens or more", (int)desc->max_len,
@@ -84,16 +87,19 @@ rvit_status rvit_native_check_policy(const rvit_prune_desc *desc, const rvit_pru
 {
     const char *name = rvit_policy_name(schedule->policy);
     if (schedule->n_stages > 0 && schedule->select == RVIT_SELECT_SAMPLE && desc->n_samples == 0)
-        return rvit_fail(RVIT_UNSUPPORTED,
-                         "session desc: native is 1, where %s has no number of samples of its own: give prune desc's n_samples", name);
+        return rvit_fail(
+            RVIT_UNSUPPORTED,
+            "session desc: variable_resolution is 1, where %s has no number of samples of its own: give prune desc's n_samples", name);
     if (schedule->object_block >= 0)
-        return rvit_fail(RVIT_UNSUPPORTED,
-                         "session desc: native is 1, but %s needs the neighbours of a patch, in a grid that is the same for all images",
-                         name);
+        return rvit_fail(
+            RVIT_UNSUPPORTED,
+            "session desc: variable_resolution is 1, but %s needs the neighbours of a patch, in a grid that is the same for all images",
+            name);
     if (schedule->n_stages > 1 && schedule->policy->count == RVIT_POLICY_POWER)
-        return rvit_fail(RVIT_UNSUPPORTED,
-                         "session desc: native is 1, but %s counts the patches of the unpruned image in each of its %d stages, of which "
-                         "lengths tell only the first: give one block",
-                         name, (int)schedule->n_stages);
+        return rvit_fail(
+            RVIT_UNSUPPORTED,
+            "session desc: variable_resolution is 1, but %s counts the patches of the unpruned image in each of its %d stages, of which "
+            "lengths tell only the first: give one block",
+            name, (int)schedule->n_stages);
     return RVIT_OK;
 }

@@ -109,13 +109,13 @@ static int64_t layout(const rvit_session_plan *p)
 /* Whether the embedding goes through the other array. */
 static int embeds_twice(const rvit_session_plan *p, const rvit_model *m)
 {
-    return m->info.norm_pre || m->identity_weight.buffer != NULL || p->desc.native;
+    return m->info.norm_pre || m->identity_weight.buffer != NULL || p->desc.variable_resolution;
 }
 
 /* Whether each row of the batch has a line in the table of rotary positions. */
 static int turns(const rvit_session_plan *p, const rvit_model *m)
 {
-    return p->desc.native && rvit_model_rotates(m);
+    return p->desc.variable_resolution && rvit_model_rotates(m);
 }
 
 static int gives(const rvit_session_plan *p, rvit_output output)
@@ -136,19 +136,19 @@ static int64_t pooled_rows(const rvit_session_plan *p, const rvit_model *m)
 /* Of what a run is given. */
 static int64_t pixels(const rvit_session_plan *p, const rvit_model *m)
 {
-    if (p->desc.native)
+    if (p->desc.variable_resolution)
         return p->segments[0].rows * rvit_model_row_values(m);
     return (int64_t)p->desc.max_images * m->info.channels * m->info.image_height * m->info.image_width;
 }
 
-static int takes_pictures(const rvit_session_plan *p)
+static int takes_images(const rvit_session_plan *p)
 {
-    return p->desc.max_picture_bytes > 0;
+    return p->desc.input == RVIT_INPUT_IMAGES;
 }
 
-static int64_t picture_bytes(const rvit_session_plan *p)
+static int64_t image_bytes(const rvit_session_plan *p)
 {
-    return (p->desc.max_picture_bytes + 15) / 16 * 16;
+    return (p->desc.input_bytes + 15) / 16 * 16;
 }
 
 static int64_t larger(int64_t a, int64_t b)
@@ -269,7 +269,7 @@ static rvit_segment segment_of(const rvit_session_plan *p, int32_t index, int32_
 /* Tokens of an image before the first stage, at most. */
 static int32_t unpruned_len(const rvit_model *m, const rvit_session_desc *desc)
 {
-    return desc->native ? desc->max_len : m->info.tokens;
+    return desc->variable_resolution ? desc->max_len : m->info.tokens;
 }
 
 /* Capacities follow from the schedule alone. */
@@ -277,7 +277,7 @@ static rvit_status plan_segments(const rvit_model *m, rvit_session_plan *p)
 {
     const int32_t longest = unpruned_len(m, &p->desc);
     int32_t len = longest, exact = 1, *next_table = (void *)&p->stages[p->schedule.n_stages];
-    int64_t most_rows = p->desc.native ? p->desc.max_tokens : (int64_t)p->desc.max_images * len;
+    int64_t most_rows = p->desc.variable_resolution ? p->desc.max_tokens : (int64_t)p->desc.max_images * len;
     p->segments[0] = segment_of(p, 0, len, most_rows, exact);
     for (int32_t i = 0; i < p->schedule.n_stages; i++) {
         if (ranks(p)) {
@@ -285,7 +285,7 @@ static rvit_status plan_segments(const rvit_model *m, rvit_session_plan *p)
             p->stages[i].count_table = next_table;
             next_table += longest + 1;
         }
-        if (p->desc.native) {
+        if (p->desc.variable_resolution) {
             most_rows = rows_left(&p->schedule, p->stages[i].count_table, m->info.n_prefix, p->desc.max_images, &p->segments[i], &len);
         } else {
             len = tokens_left(&p->schedule, p->stages[i].count_table, m->info.n_prefix, len, &exact);
@@ -349,13 +349,13 @@ static rvit_select_args select_of(const rvit_model *m, const rvit_session_plan *
 static rvit_status check_predictors(const rvit_model *model, const rvit_prune_schedule *schedule)
 {
     if (schedule->n_stages == 0 || schedule->policy->merges || schedule->policy->score != RVIT_SCORE_PREDICTOR ||
-        schedule->n_stages <= model->info.n_predictors)
+        schedule->n_stages <= model->files.n_predictors)
         return RVIT_OK;
-    if (model->info.n_predictors == RVIT_MAX_PREDICTORS)
+    if (model->files.n_predictors == RVIT_MAX_PREDICTORS)
         return rvit_fail(RVIT_UNSUPPORTED, "%s needs %d predictors, at most %d of a checkpoint are read",
                          rvit_policy_name(schedule->policy), (int)schedule->n_stages, RVIT_MAX_PREDICTORS);
     return rvit_fail(RVIT_UNSUPPORTED, "%s needs %d predictors, the checkpoint has %d: tensor '%s' is missing",
-                     rvit_policy_name(schedule->policy), (int)schedule->n_stages, (int)model->info.n_predictors, model->missing_predictor);
+                     rvit_policy_name(schedule->policy), (int)schedule->n_stages, (int)model->files.n_predictors, model->missing_predictor);
 }
 
 /* The attention that patches are scored by must be there. */
@@ -382,14 +382,12 @@ static int32_t block_of(const rvit_model *m, int32_t block)
 
 rvit_status rvit_session_recipe(const rvit_model *model, const rvit_session_desc *desc, rvit_image_recipe *out_recipe)
 {
-    if (desc->recipe == NULL) {
-        *out_recipe = (rvit_image_recipe)RVIT_IMAGE_RECIPE_INIT;
-        return rvit_image_recipe_of_model(&model->info, out_recipe);
-    }
+    *out_recipe = model->recipe;
     if (model->info.channels != 3)
-        return rvit_fail(RVIT_UNSUPPORTED, "session desc: max_picture_bytes is given, but the model takes %d channels, pictures have 3",
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: input is IMAGES, but the model takes %d channels, images have 3",
                          (int)model->info.channels);
-    RVIT_TRY(rvit_args_copy(out_recipe, sizeof *out_recipe, desc->recipe, "image recipe"));
+    if (desc->recipe != NULL)
+        RVIT_TRY(rvit_args_copy(out_recipe, sizeof *out_recipe, desc->recipe, "image recipe"));
     RVIT_TRY(rvit_image_recipe_check(out_recipe));
     if (out_recipe->height != model->info.image_height || out_recipe->width != model->info.image_width)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: height and width are %d and %d, but the model takes %d and %d",
@@ -402,7 +400,7 @@ static rvit_status plan_limits(const rvit_model *m, const rvit_session_plan *p, 
 {
     const int32_t most_channels = sizeof args->limits / sizeof *args->limits;
     const double tau = p->schedule.tau;
-    const float *std = takes_pictures(p) ? p->recipe.std : m->info.std;
+    const float *std = takes_images(p) ? p->recipe.std : m->recipe.std;
     args->channels = 1;
     if (tau == 0.0)
         return RVIT_OK;
@@ -429,10 +427,10 @@ static rvit_status plan_pixelprune(const rvit_model *m, rvit_session_plan *p)
     args.n_prefix = m->info.n_prefix;
     args.max_len = p->segments[0].max_len;
     args.rows = p->segments[0].rows;
-    args.columns = takes_pictures(p) ? rvit_model_patch_values(m) : rvit_model_row_values(m);
-    args.interleaved = !takes_pictures(p) && m->info.merge == 0; /* rows of other towers have channel after channel */
+    args.columns = takes_images(p) ? rvit_model_patch_values(m) : rvit_model_row_values(m);
+    args.interleaved = !takes_images(p) && m->info.merge == 0; /* rows of other towers have channel after channel */
     args.merge = m->info.merge;
-    args.patch_merge = takes_pictures(p);
+    args.patch_merge = takes_images(p);
     RVIT_TRY(plan_limits(m, p, &args));
     p->pixelprune = args;
     return RVIT_OK;
@@ -441,9 +439,9 @@ static rvit_status plan_pixelprune(const rvit_model *m, rvit_session_plan *p)
 /* What decides how large an array is, and may be lowered. */
 static rvit_status too_large(const rvit_model *m, const rvit_session_plan *p, const char *name, const rvit_session_array *array)
 {
-    const int is_picture = array == &p->pictures || array == &p->staged_pictures;
-    const char *field = is_picture ? "max_picture_bytes" : p->desc.native ? "max_tokens" : "max_images";
-    const int64_t value = is_picture ? p->desc.max_picture_bytes : p->desc.native ? p->desc.max_tokens : p->desc.max_images;
+    const int is_images = array == &p->staged_images || array == &p->device_images;
+    const char *field = is_images ? "input_bytes" : p->desc.variable_resolution ? "max_tokens" : "max_images";
+    const int64_t value = is_images ? p->desc.input_bytes : p->desc.variable_resolution ? p->desc.max_tokens : p->desc.max_images;
     return rvit_fail(RVIT_UNSUPPORTED,
                      "session desc: %s is %lld, which makes an array (%s) of %lld bytes, and %s takes arrays of at most %lld: a %s of "
                      "about %lld fits",
@@ -485,9 +483,10 @@ static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, cons
     p->desc.features_block = block_of(m, desc->features_block);
     p->desc.received_block = block_of(m, desc->received_block);
     p->schedule = *schedule;
-    if (takes_pictures(p))
+    if (takes_images(p))
         RVIT_TRY(rvit_session_recipe(m, desc, &p->recipe));
     p->desc.recipe = NULL; /* the caller's */
+    p->desc.prune = NULL;
     RVIT_TRY(plan_segments(m, p));
     for (int32_t i = 0; i < schedule->n_stages && !merges(p); i++)
         p->stages[i].select = select_of(m, p, i);
@@ -514,12 +513,13 @@ static rvit_status check_given(const rvit_prune_schedule *schedule)
 rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session_desc *desc, const rvit_session_plan **out_plan)
 {
     rvit_prune_schedule schedule;
-    RVIT_TRY(rvit_prune_resolve(&desc->prune, model->info.depth, model->info.tokens - model->info.n_prefix, &schedule));
-    if (!desc->native && rvit_prune_by_pixels(&schedule))
-        return rvit_fail(RVIT_UNSUPPORTED, "session desc: native is 0, but %s prunes at native resolution alone: set native to 1",
+    RVIT_TRY(rvit_prune_resolve(desc->prune, model->info.depth, model->info.tokens - model->info.n_prefix, &schedule));
+    if (!desc->variable_resolution && rvit_prune_by_pixels(&schedule))
+        return rvit_fail(RVIT_UNSUPPORTED,
+                         "session desc: variable_resolution is 0, but %s prunes at native resolution alone: set variable_resolution to 1",
                          rvit_policy_name(schedule.policy));
-    if (desc->native) {
-        RVIT_TRY(rvit_native_check_policy(&desc->prune, &schedule));
+    if (desc->variable_resolution) {
+        RVIT_TRY(rvit_native_check_policy(desc->prune, &schedule));
         schedule.n_patches = 0; /* each image has its own */
     }
     RVIT_TRY(rvit_native_check_units(model, &schedule));

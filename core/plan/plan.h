@@ -46,8 +46,8 @@ typedef struct rvit_stage_plan {
 } rvit_stage_plan;
 
 typedef struct rvit_session_plan {
-    rvit_session_desc desc;   /* complete; blocks counted from 0; without its recipe */
-    rvit_image_recipe recipe; /* with desc.max_picture_bytes */
+    rvit_session_desc desc;   /* complete; blocks counted from 0; without recipe and prune */
+    rvit_image_recipe recipe; /* of images */
     rvit_prune_schedule schedule;
     rvit_pixelprune_args pixelprune;                  /* of a schedule by pixels: as recorded, every view empty */
     rvit_segment segments[RVIT_PRUNE_MAX_STAGES + 1]; /* schedule.n_stages + 1 of them */
@@ -67,7 +67,14 @@ typedef struct rvit_session_plan {
 rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session_desc *desc, const rvit_session_plan **out_plan);
 void rvit_session_plan_destroy(const rvit_model *model, const rvit_session_plan *plan);
 
-/* How the session's pictures are prepared. */
+/* Bytes of the device memory in which images of runs may lie: up to the end of its buffer. 0: there is none. */
+static inline int64_t rvit_session_pixels_size(const rvit_session_desc *desc)
+{
+    const rvit_buffer *buffer = desc->input == RVIT_INPUT_IMAGES ? desc->input_view.buffer : NULL;
+    return buffer == NULL ? 0 : buffer->size - desc->input_view.offset;
+}
+
+/* How the session's images are prepared. */
 rvit_status rvit_session_recipe(const rvit_model *model, const rvit_session_desc *desc, rvit_image_recipe *out_recipe);
 
 /* The last stage before the rows of block `block` (-1: the embedding) come out: one inside a block or before it shows in its output, one

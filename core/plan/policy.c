@@ -115,9 +115,8 @@ static rvit_status check_parameters(const rvit_policy *policy, const rvit_prune_
         {RVIT_PRUNE_SAMPLES, desc->n_samples != 0, "n_samples"},
         {RVIT_PRUNE_MERGES, desc->merges >= 0, "merges"},
         {RVIT_PRUNE_SEED, desc->seed != 0, "seed"},
-        /* Programs built with older headers leave 0 in these. */
-        {RVIT_PRUNE_ALPHA, !(desc->alpha <= 0.0), "alpha"},
-        {RVIT_PRUNE_OBJECT_BLOCK, desc->object_block > 0, "object_block"},
+        {RVIT_PRUNE_ALPHA, !(desc->alpha < 0.0), "alpha"},
+        {RVIT_PRUNE_OBJECT_BLOCK, desc->object_block >= 0, "object_block"},
         {RVIT_PRUNE_TAU, desc->tau != 0.0, "tau"},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
@@ -208,18 +207,9 @@ static rvit_status resolve_anchors(const rvit_prune_desc *desc, int32_t depth, r
 
 rvit_status rvit_prune_resolve(const rvit_prune_desc *given, int32_t depth, int32_t n_patches, rvit_prune_schedule *out_schedule)
 {
-    /* A desc left all zero asks for no pruning. */
     rvit_prune_desc desc = RVIT_PRUNE_DESC_INIT;
-    if (given->struct_size > sizeof desc)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: struct_size is %zu, but it stands where there are %zu bytes",
-                         given->struct_size, sizeof desc);
-    if (given->struct_size != 0 || given->type != RVIT_PRUNE_NONE)
+    if (given != NULL)
         RVIT_TRY(rvit_args_copy(&desc, sizeof desc, given, "prune desc"));
-    for (size_t i = 0; i < sizeof desc.reserved / sizeof *desc.reserved; i++)
-        if (desc.reserved[i] != 0)
-            return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: reserved[%d] is not 0", (int)i);
-    if (desc.reserved_int != 0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: reserved_int is not 0");
     rvit_prune_schedule schedule = {.unit = 1, .n_patches = n_patches, .seed = desc.seed};
     RVIT_TRY(find_policy(desc.type, &schedule.policy));
     const rvit_prune_info *info = &schedule.policy->info;

@@ -61,7 +61,7 @@ typedef struct rvit_prune_schedule {
     int32_t blocks[RVIT_PRUNE_MAX_STAGES];
 } rvit_prune_schedule;
 
-/* depth and n_patches are the model's. */
+/* desc NULL: no pruning. depth and n_patches are the model's. */
 rvit_status rvit_prune_resolve(const rvit_prune_desc *desc, int32_t depth, int32_t n_patches, rvit_prune_schedule *out_schedule);
 
 /* Whether a policy scores by this attention. */

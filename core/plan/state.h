@@ -15,11 +15,11 @@ struct rvit_session {
         uint8_t *host;       /* of TABLES and RESULTS the copy in mapped memory; NULL on the device */
     } places[RVIT_N_PLACES]; /* where each begins; all 0: the plan needs none */
 
-    /* With plan->desc.run_views: the first op and, with a head, the last, complete but for what a run brings. */
+    /* With RVIT_INPUT_RUN: the first op and, with a head, the last, complete but for what a run brings. */
     rvit_patchify_args patchify;
     rvit_head_args head;
 
-    int64_t pictures_size; /* bytes of the region that the last run uses */
+    int64_t images_size; /* bytes of the staging buffer that the last run uses */
 
     int64_t saturated; /* values cut off in all runs waited for */
 
@@ -41,6 +41,12 @@ static inline void *rvit_session_host(const rvit_session *session, rvit_session_
 {
     uint8_t *place = session->places[array.place].host;
     return place == NULL ? NULL : place + array.offset;
+}
+
+/* int32 [n_images + 1]: the layout of the last run after a stage; -1: of the unpruned images. */
+static inline const int32_t *rvit_session_cu_seqlens(const rvit_session *session, int32_t stage)
+{
+    return rvit_session_host(session, stage < 0 ? session->plan->host_cu_seqlens : session->plan->stages[stage].cu_seqlens);
 }
 
 #endif

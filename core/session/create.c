@@ -6,7 +6,7 @@
 #include "core/base/status.h"
 #include "core/plan/native.h"
 #include "core/session/dense_trial.h"
-#include "core/session/pictures.h"
+#include "core/session/input.h"
 #include "core/session/session.h"
 
 static rvit_status check_block(const rvit_model *model, const char *field, int32_t block)
@@ -78,7 +78,7 @@ static rvit_status check_desc(const rvit_model *model, const rvit_session_desc *
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: trace is %d, expected 0 to 3", (int)desc->trace);
     RVIT_TRY(rvit_native_check(model, desc));
     const int64_t rows = (int64_t)desc->max_images * model->info.tokens;
-    if (!desc->native && rows > INT32_MAX - 1)
+    if (!desc->variable_resolution && rows > INT32_MAX - 1)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_images is %d, which at %d tokens an image is more than %d rows",
                          (int)desc->max_images, (int)model->info.tokens, INT32_MAX - 1);
     RVIT_TRY(check_outputs(model, desc));
@@ -86,12 +86,7 @@ static rvit_status check_desc(const rvit_model *model, const rvit_session_desc *
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: stream belongs to another device");
     if (desc->stream != NULL && desc->stream->recording)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: stream is recording");
-    if (desc->run_views != 0 && desc->run_views != 1)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: run_views is %d, expected 0 or 1", (int)desc->run_views);
-    if (desc->run_views && (desc->images.buffer != NULL || desc->logits.buffer != NULL))
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: %s is given, but with run_views each run brings its own",
-                         desc->images.buffer != NULL ? "images" : "logits");
-    return rvit_session_pictures_check_desc(model, desc);
+    return rvit_session_input_check_desc(model, desc);
 }
 
 /* The caller's desc, complete and checked but for what it says of pruning: the plan knows that. */
@@ -100,7 +95,7 @@ static rvit_status complete(const rvit_model *model, const rvit_session_desc *gi
     *desc = (rvit_session_desc)RVIT_SESSION_DESC_INIT;
     if (given != NULL)
         RVIT_TRY(rvit_args_copy(desc, sizeof *desc, given, "session desc"));
-    if (desc->native)
+    if (desc->variable_resolution)
         rvit_native_complete(model, desc);
     return check_desc(model, desc);
 }

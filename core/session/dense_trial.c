@@ -22,19 +22,20 @@ enum { TIMED_PRUNED, TIMED_DENSE, DENSE };
 static rvit_session_desc dense_desc(const rvit_session_desc *given)
 {
     rvit_session_desc desc = *given;
-    desc.prune = (rvit_prune_desc)RVIT_PRUNE_DESC_INIT;
+    desc.prune = NULL;
     return desc;
 }
 
 static rvit_session_desc timed_desc(const rvit_session_desc *given)
 {
     rvit_session_desc desc = *given;
-    desc.trace = desc.outputs = desc.run_views = 0;
+    desc.trace = desc.outputs = 0;
     desc.stream = NULL;
-    desc.max_picture_bytes = 0;
+    desc.input = RVIT_INPUT_TENSOR;
+    desc.input_memory = RVIT_INPUT_HOST;
+    desc.input_bytes = 0;
     desc.recipe = NULL;
-    desc.pixels_size = 0;
-    desc.images = desc.logits = desc.pixels = (rvit_view){NULL, 0};
+    desc.input_view = desc.logits = (rvit_view){NULL, 0};
     return desc;
 }
 
@@ -68,7 +69,7 @@ static void fill_with_noise(rvit_session *session)
 {
     const rvit_model_info *info = &session->model->info;
     const int64_t n = (int64_t)session->plan->desc.max_images * info->channels * info->image_height * info->image_width;
-    float *images = rvit_session_input(session);
+    float *images = rvit_session_host(session, session->plan->input);
     uint32_t state = 1;
     for (int64_t i = 0; i < n; i++) {
         state = state * 1664525u + 1013904223u;

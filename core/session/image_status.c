@@ -20,17 +20,7 @@ enum { KINDS = 3, OF_MASK = 1, OUTPUTS = KINDS * RVIT_PRUNE_MAX_STAGES }; /* KIN
    float16 holds. */
 enum { INPUT_GOOD = 0, INPUT_BAD = 1 << 16, INPUT_UNKNOWN = 1 << 17 };
 
-/* Numbers past those of stages are OUTPUTS + 1 + the output's place here. */
-enum { LOGITS, POOLED, PROJECTED, FEATURES, BLOCK_FEATURES, CLS_ATTENTION, RECEIVED, MERGED, DEEPSTACK };
-static const char *const output_names[] = {"logits are",
-                                           "pooled rows are",
-                                           "projection is",
-                                           "features are",
-                                           "block features are",
-                                           "attention of the CLS token is",
-                                           "received attention is",
-                                           "merged rows are",
-                                           "deepstack rows are"};
+/* Numbers past those of stages are OUTPUTS + 1 + an rvit_result. */
 
 /* A check of what a run gave. */
 typedef struct check {
@@ -80,7 +70,7 @@ static int are_half_pixels(const uint16_t *values, int64_t n)
 
 static int32_t picture_is(const rvit_session *s, int32_t image)
 {
-    const int32_t *region = rvit_session_host(s, s->plan->pictures);
+    const int32_t *region = rvit_session_host(s, s->plan->staged_images);
     const void *entry = region + RVIT_IMAGE_ENTRIES(s->plan->desc.max_images) + (int64_t)image * RVIT_IMAGE_ENTRY_WORDS;
     const rvit_image_entry *e = entry;
     if (e->read != RVIT_IMAGE_READ_F32 && e->read != RVIT_IMAGE_READ_F16)
@@ -100,15 +90,15 @@ static int32_t picture_is(const rvit_session *s, int32_t image)
 static int32_t input_is(const rvit_session *s, int32_t image)
 {
     const rvit_model_info *info = &s->model->info;
-    const float *input = rvit_session_host(s, s->plan->images);
+    const float *input = rvit_session_host(s, s->plan->input);
     if (image >= s->n_images) /* of a run before the last */
         return INPUT_UNKNOWN;
-    if (s->plan->desc.max_picture_bytes > 0)
+    if (s->plan->desc.input == RVIT_INPUT_IMAGES)
         return picture_is(s, image);
     if (input == NULL)
         return INPUT_UNKNOWN;
     int64_t begin = image, rows = 1, columns = (int64_t)info->channels * info->image_height * info->image_width;
-    if (s->plan->desc.native) {
+    if (s->plan->desc.variable_resolution) {
         const int32_t *cu = rvit_session_host(s, s->plan->host_cu_seqlens);
         columns = rvit_model_row_values(s->model);
         begin = cu[image] - (int64_t)image * info->n_prefix;
@@ -137,7 +127,8 @@ static rvit_status fail_image(const rvit_session *s, int32_t image, int32_t numb
     const char *reason = reason_of(s, input);
     number = (number & ~input) - 1;
     if (number >= OUTPUTS)
-        return rvit_fail(status, "image %d: its %s not finite: %s", (int)image, output_names[number - OUTPUTS], reason);
+        return rvit_fail(status, "image %d: its %s are not finite: %s", (int)image, rvit_result_name((rvit_result)(number - OUTPUTS)),
+                         reason);
     const int32_t stage = number / KINDS, kind = number % KINDS, block = s->plan->schedule.blocks[stage];
     if (kind == OF_MASK)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "image %d: %s at prune stage %d (block %d)", (int)image, words[kind], (int)stage,
@@ -167,67 +158,62 @@ static int32_t take_reports(rvit_session *s, int32_t *image_errors)
     return first;
 }
 
-static void note(check *c, int32_t image, int32_t output)
+static void note(check *c, int32_t image, rvit_result what)
 {
-    c->image_errors[image] = (OUTPUTS + 1 + output) | input_is(c->session, image);
+    c->image_errors[image] = (OUTPUTS + 1 + (int32_t)what) | input_is(c->session, image);
     if (c->first < 0 || image < c->first)
         c->first = image;
 }
 
-/* A result with a row for each image; NULL: the host does not have it. */
-static void check_images(check *c, int32_t output, const float *values, int32_t columns)
+/* A result with a row for each image. */
+static void check_images(check *c, rvit_result what, const rvit_result_view *view)
 {
-    for (int32_t i = 0; values != NULL && i < c->session->n_images; i++)
-        if (c->image_errors[i] == 0 && !are_finite(values + (int64_t)i * columns, columns))
-            note(c, i, output);
-}
-
-static int64_t within(int64_t row, int64_t least, int64_t most)
-{
-    return row < least ? least : row > most ? most : row;
+    const float *values = view->data;
+    for (int32_t i = 0; i < view->rows; i++)
+        if (c->image_errors[i] == 0 && !are_finite(values + (int64_t)i * view->width, view->width))
+            note(c, i, what);
 }
 
 /* A result with a row for each token that a stage leaves, or for `area` of them. */
-static void check_tokens(check *c, int32_t output, const float *values, int64_t capacity, int32_t columns, int32_t stage, int32_t area)
+static void check_tokens(check *c, rvit_result what, const rvit_result_view *view, int32_t area)
 {
-    const int32_t *cu = rvit_session_cu_seqlens(c->session, stage);
-    const int is_whole = output == CLS_ATTENTION || output == RECEIVED;
-    for (int32_t i = 0; values != NULL && i < c->session->n_images; i++) {
-        const int64_t begin = within(cu[i] / area, 0, capacity), rows = within(cu[i + 1] / area, begin, capacity) - begin;
-        const float *first = values + begin * columns;
-        if (c->image_errors[i] == 0 && (!are_finite(first, is_whole   ? rows * columns
-                                                           : rows > 0 ? columns
-                                                                      : 0) ||
-                                        !firsts_are_finite(first, is_whole ? 0 : rows, columns)))
-            note(c, i, output);
+    const int32_t *cu = rvit_session_cu_seqlens(c->session, view->stage);
+    const int is_whole = what == RVIT_RESULT_CLS_ATTENTION || what == RVIT_RESULT_RECEIVED_ATTENTION;
+    for (int32_t i = 0; i < c->session->n_images; i++) {
+        const int64_t begin = cu[i] / area, rows = cu[i + 1] / area - begin, read = is_whole || rows == 0 ? rows : 1;
+        const float *first = (const float *)view->data + begin * view->width;
+        if (c->image_errors[i] == 0 &&
+            (!are_finite(first, read * view->width) || !firsts_are_finite(first, is_whole ? 0 : rows, view->width)))
+            note(c, i, what);
     }
+}
+
+/* What the host has of a result. */
+static void check_result(check *c, rvit_result what, int32_t index)
+{
+    const rvit_result_view view = rvit_session_values(c->session, what, index);
+    const int32_t side = c->session->model->info.merge;
+    if (view.data == NULL)
+        return;
+    if (what == RVIT_RESULT_LOGITS || what == RVIT_RESULT_POOLED || what == RVIT_RESULT_PROJECTED)
+        check_images(c, what, &view);
+    else
+        check_tokens(c, what, &view, what == RVIT_RESULT_MERGED || what == RVIT_RESULT_DEEPSTACK ? side * side : 1);
 }
 
 static void check_outputs(check *c)
 {
-    const rvit_session *s = c->session;
-    const rvit_session_plan *plan = s->plan;
-    const rvit_model_info *info = &s->model->info;
-    const int32_t last = plan->schedule.n_stages - 1, dim = info->dim, n_heads = info->n_heads, area = info->merge * info->merge;
-    int32_t stage = -1, width = 0;
-    check_images(c, LOGITS, rvit_session_logits(s), info->n_classes);
-    const float *values = rvit_session_pooled(s, &width);
-    check_images(c, POOLED, values, width);
-    check_images(c, PROJECTED, rvit_session_host(s, plan->projected), info->n_classes);
-    check_tokens(c, FEATURES, rvit_session_features(s), plan->features.size / 4 / dim, dim, last, 1);
-    values = rvit_session_block_features(s, &stage);
-    check_tokens(c, BLOCK_FEATURES, values, plan->block_features.size / 4 / dim, dim, stage, 1);
-    values = rvit_session_cls_attention(s, &stage);
-    check_tokens(c, CLS_ATTENTION, values, plan->cls_attention.size / 4 / n_heads, n_heads, stage, 1);
-    values = rvit_session_received_attention(s, &stage);
-    check_tokens(c, RECEIVED, values, plan->received.size / 4 / n_heads, n_heads, stage, 1);
-    if (area == 0)
+    const rvit_model_info *info = &c->session->model->info;
+    static const rvit_result order[] = {
+        RVIT_RESULT_LOGITS,         RVIT_RESULT_POOLED,        RVIT_RESULT_PROJECTED,         RVIT_RESULT_FEATURES,
+        RVIT_RESULT_BLOCK_FEATURES, RVIT_RESULT_CLS_ATTENTION, RVIT_RESULT_RECEIVED_ATTENTION};
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+        check_result(c, order[i], 0);
+    if (info->merge == 0)
         return;
-    check_tokens(c, MERGED, rvit_session_merged(s), plan->merged.size / 4 / info->merged_dim, info->merged_dim, last, area);
-    for (int32_t i = 0; i < info->n_deepstack; i++) {
-        values = rvit_session_deepstack(s, i, &stage);
-        check_tokens(c, DEEPSTACK, values, plan->deepstack.size / 4 / info->n_deepstack / info->merged_dim, info->merged_dim, stage, area);
-    }
+    check_result(c, RVIT_RESULT_MERGED, 0);
+    for (int32_t i = 0; i < info->n_deepstack; i++)
+        check_result(c, RVIT_RESULT_DEEPSTACK, i);
 }
 
 rvit_status rvit_session_take_errors(rvit_session *s)

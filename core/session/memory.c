@@ -84,7 +84,7 @@ rvit_status rvit_session_allocate(rvit_session *s)
     RVIT_TRY(create_places(s));
     int32_t *cu_seqlens = rvit_session_host(s, plan->host_cu_seqlens);
     for (int32_t i = 0; i <= plan->desc.max_images; i++)
-        cu_seqlens[i] = plan->desc.native ? 0 : i * s->model->info.tokens;
+        cu_seqlens[i] = plan->desc.variable_resolution ? 0 : i * s->model->info.tokens;
     memset(rvit_session_host(s, plan->image_errors), 0, (size_t)plan->image_errors.size);
     int32_t *saturated = rvit_session_host(s, plan->saturated);
     if (saturated != NULL)

@@ -11,9 +11,9 @@ enum { MAX_SIDE = INT16_MAX }; /* what the ops on grids take */
 /* Lines and columns of patches of an image: given, or of the size that a picture is resized to, as rvit_images_write has left it. */
 static const int32_t *grid_of(const rvit_session *s, const rvit_run_args *args, int32_t image)
 {
-    if (args->pictures == NULL)
-        return &args->grids[2 * image];
-    const int32_t *region = rvit_session_host(s, s->plan->pictures);
+    if (args->input.kind == RVIT_INPUT_PATCHES)
+        return &args->input.grids[2 * image];
+    const int32_t *region = rvit_session_host(s, s->plan->staged_images);
     const int32_t *entry = region + RVIT_IMAGE_ENTRIES(s->plan->desc.max_images) + (int64_t)image * RVIT_IMAGE_ENTRY_WORDS;
     return &((const rvit_image_entry *)(const void *)entry)->grid_height;
 }
@@ -25,8 +25,6 @@ rvit_status rvit_native_lay_out(const rvit_session *s, const rvit_run_args *args
     const rvit_session_desc *desc = &s->plan->desc;
     int32_t *cu = rvit_session_host(s, s->plan->run_cu_seqlens);
     int64_t tokens = 0;
-    if (args->n_images > 0 && args->grids == NULL && args->pictures == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: grids is NULL, but session desc's native is 1");
     for (int32_t i = 0; i < args->n_images; i++) {
         const int32_t *grid = grid_of(s, args, i), height = grid[0], width = grid[1];
         if (height < 1 || width < 1 || height > MAX_SIDE || width > MAX_SIDE)
@@ -79,8 +77,8 @@ void rvit_native_hand_over(rvit_session *s, const rvit_run_args *args)
     int32_t *grids = rvit_session_host(s, plan->grids);
     for (int32_t i = 0; i < args->n_images; i++)
         memcpy(&grids[2 * i], grid_of(s, args, i), 2 * sizeof *grids);
-    if (args->patches != NULL)
-        memcpy(rvit_session_host(s, plan->images), args->patches,
-               (size_t)patches * (size_t)rvit_model_row_values(s->model) * sizeof *args->patches);
+    if (args->input.kind == RVIT_INPUT_PATCHES && args->input.data != NULL)
+        memcpy(rvit_session_host(s, plan->input), args->input.data,
+               (size_t)patches * (size_t)rvit_model_row_values(s->model) * sizeof(float));
     memcpy(rvit_session_host(s, plan->host_cu_seqlens), rvit_session_host(s, plan->run_cu_seqlens), (size_t)plan->run_cu_seqlens.size);
 }

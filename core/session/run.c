@@ -4,14 +4,14 @@
 #include "core/base/args.h"
 #include "core/base/entry.h"
 #include "core/base/status.h"
+#include "core/session/input.h"
 #include "core/session/native.h"
-#include "core/session/pictures.h"
 #include "core/session/results.h"
 
 /* The layout of the unpruned run, as the masks have it. */
 static const int32_t *run_layout(const rvit_session *s)
 {
-    return rvit_session_host(s, s->plan->desc.native ? s->plan->run_cu_seqlens : s->plan->host_cu_seqlens);
+    return rvit_session_host(s, s->plan->desc.variable_resolution ? s->plan->run_cu_seqlens : s->plan->host_cu_seqlens);
 }
 
 /* The masks of a stage, one image behind another. */
@@ -94,41 +94,6 @@ static void write_masks(const rvit_session *s, const rvit_run_args *args)
     }
 }
 
-/* Images, or grids and patches. */
-static rvit_status check_input(const rvit_session *s, const rvit_run_args *args)
-{
-    const int native = s->plan->desc.native;
-    if (native && args->images != NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: images is given, but with session desc's native patches takes its place");
-    if (!native && (args->grids != NULL || args->patches != NULL))
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: %s is given, but session desc's native is 0",
-                         args->grids != NULL ? "grids" : "patches");
-    return RVIT_OK;
-}
-
-static rvit_status check_views(const rvit_session *s, const rvit_run_args *args)
-{
-    const rvit_session_desc *desc = &s->plan->desc;
-    const char *const input = desc->native ? "patches" : "images";
-    const int given = args->images != NULL || args->patches != NULL;
-    if (given && desc->images.buffer != NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: %s is given, but the session takes them from session desc's images", input);
-    if (!desc->run_views) {
-        if (args->device_images.buffer != NULL || args->device_logits.buffer != NULL)
-            return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: %s is given, but session desc's run_views is 0",
-                             args->device_images.buffer != NULL ? "device_images" : "device_logits");
-        return RVIT_OK;
-    }
-    if (given)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: %s is given, but with run_views device_images takes its place", input);
-    if (args->n_images > 0 && args->device_images.buffer == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: device_images is absent, but session desc's run_views is 1");
-    if (args->n_images > 0 && (args->device_logits.buffer == NULL) != (s->model->info.n_classes == 0))
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: device_logits is %s, but the model has %s",
-                         args->device_logits.buffer == NULL ? "absent" : "given", s->model->info.n_classes == 0 ? "no head" : "a head");
-    return RVIT_OK;
-}
-
 /* Checks the arguments, and lays out what the host hands over. */
 static rvit_status check_run(rvit_session *s, const rvit_run_args *args, int masked)
 {
@@ -139,12 +104,10 @@ static rvit_status check_run(rvit_session *s, const rvit_run_args *args, int mas
     if (desc->fixed_batch && args->n_images != desc->max_images)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: n_images is %d, the session was created for batches of exactly %d",
                          (int)args->n_images, (int)desc->max_images);
-    RVIT_TRY(check_input(s, args));
-    RVIT_TRY(check_views(s, args));
-    RVIT_TRY(rvit_session_pictures_check(s, args));
-    if (desc->max_picture_bytes > 0)
-        RVIT_TRY(rvit_session_pictures_write(s, args));
-    if (desc->native)
+    RVIT_TRY(rvit_session_input_check(s, args));
+    if (desc->input == RVIT_INPUT_IMAGES)
+        RVIT_TRY(rvit_session_input_write_images(s, args));
+    if (desc->variable_resolution)
         RVIT_TRY(rvit_native_lay_out(s, args));
     if (masked && args->n_images > 0)
         RVIT_TRY(check_masks(s, args));
@@ -159,8 +122,8 @@ static rvit_status check_run(rvit_session *s, const rvit_run_args *args, int mas
 static rvit_status cut_of(const rvit_session *s, const rvit_run_args *args, rvit_op *out_op)
 {
     rvit_op op = {.type = RVIT_OP_PATCHIFY, .patchify = s->patchify};
-    op.patchify.images = args->device_images;
-    const int native = s->plan->desc.native;
+    op.patchify.images = args->input.view;
+    const int native = s->plan->desc.variable_resolution;
     if (!s->plan->desc.fixed_batch && !native)
         op.patchify.live_images.offset += 4 * (int64_t)args->n_images;
     /* The view may hold no more than this run's images, and the op reads no more: it is checked as if the capacity were their number. */
@@ -176,11 +139,11 @@ static rvit_status head_of(const rvit_session *s, const rvit_run_args *args, rvi
 {
     *out_op = (rvit_op){.type = RVIT_OP_HEAD, .head = s->head};
     out_op->head.n_images = args->n_images;
-    out_op->head.logits = args->device_logits;
+    out_op->head.logits = args->logits;
     return rvit_op_check(s->stream->device, out_op);
 }
 
-/* With run_views; n_images > 0. */
+/* With RVIT_INPUT_RUN; n_images > 0. */
 static rvit_status launch_with_views(const rvit_session *s, const rvit_run_args *args)
 {
     const rvit_backend_api *api = s->stream->device->api;
@@ -199,8 +162,8 @@ static rvit_status launch_with_views(const rvit_session *s, const rvit_run_args 
 /* Into mapped memory. */
 static rvit_status launch(const rvit_session *s, const rvit_run_args *args)
 {
-    RVIT_TRY(rvit_session_pictures_send(s));
-    if (!s->plan->desc.run_views)
+    RVIT_TRY(rvit_session_input_send(s));
+    if (s->plan->desc.input_memory != RVIT_INPUT_RUN)
         return rvit_program_launch(s->program, s->stream);
     if (args->n_images > 0)
         return launch_with_views(s, args);
@@ -221,7 +184,8 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
     const rvit_session_desc *desc = &plan->desc;
     const int masked = rvit_prune_takes_mask(&plan->schedule);
     /* A pending run still reads what the host hands over; there is nothing of it where all comes from the device. */
-    const int hands_over = masked || desc->native || (!desc->run_views && (!desc->fixed_batch || desc->images.buffer == NULL));
+    const int on_device = desc->input_memory == RVIT_INPUT_RUN || (desc->input_memory == RVIT_INPUT_FIXED && desc->fixed_batch);
+    const int hands_over = masked || desc->variable_resolution || !on_device;
     if (session->pending && hands_over)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_enqueue: the run before has not been waited for");
     RVIT_TRY(check_run(session, &args, masked));
@@ -229,10 +193,10 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
     if (hands_over && live_images != NULL)
         *live_images = args.n_images;
     const rvit_model_info *info = &session->model->info;
-    if (args.images != NULL)
-        memcpy(rvit_session_host(session, plan->images), args.images,
+    if (desc->input == RVIT_INPUT_TENSOR && args.input.data != NULL)
+        memcpy(rvit_session_host(session, plan->input), args.input.data,
                (size_t)args.n_images * (size_t)info->channels * (size_t)info->image_height * (size_t)info->image_width * sizeof(float));
-    if (desc->native)
+    if (desc->variable_resolution)
         rvit_native_hand_over(session, &args);
     if (masked)
         write_masks(session, &args);
@@ -264,15 +228,16 @@ rvit_status rvit_session_run(rvit_session *session, const rvit_run_args *args, f
 {
     RVIT_ENTRY;
     if (session != NULL && out_logits != NULL &&
-        (session->model->info.n_classes == 0 || session->plan->desc.logits.buffer != NULL || session->plan->desc.run_views))
+        (session->model->info.n_classes == 0 || session->plan->desc.logits.buffer != NULL ||
+         session->plan->desc.input_memory == RVIT_INPUT_RUN))
         return rvit_fail(RVIT_UNSUPPORTED, "rvit_session_run: out_logits is given, but %s",
-                         session->model->info.n_classes == 0 ? "the model has no head"
-                         : session->plan->desc.run_views     ? "the session leaves them at run args' device_logits"
-                                                             : "the session leaves them at session desc's logits");
+                         session->model->info.n_classes == 0                  ? "the model has no head"
+                         : session->plan->desc.input_memory == RVIT_INPUT_RUN ? "the session leaves them at run args' logits"
+                                                                              : "the session leaves them at session desc's logits");
     RVIT_TRY(rvit_session_enqueue(session, args));
     RVIT_TRY(rvit_session_wait(session));
     if (out_logits != NULL && session->n_images > 0)
-        memcpy(out_logits, rvit_session_logits(session),
+        memcpy(out_logits, rvit_session_host(session, session->plan->logits),
                (size_t)session->n_images * (size_t)session->model->info.n_classes * sizeof *out_logits);
     return RVIT_OK;
 }

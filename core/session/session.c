@@ -39,7 +39,7 @@ rvit_status rvit_session_open(rvit_model *model, const rvit_session_desc *desc, 
     session->model = model;
     rvit_model_retain(model);
     session->plan = plan;
-    atomic_fetch_add(&model->variable_sessions, plan->desc.native);
+    atomic_fetch_add(&model->variable_sessions, plan->desc.variable_resolution);
     session->info = (rvit_session_info)RVIT_SESSION_INFO_INIT;
     session->info.n_stages = plan->schedule.n_stages;
     const rvit_status status = build(session);
@@ -63,7 +63,7 @@ void rvit_session_destroy(rvit_session *session)
     if (session->stream != session->plan->desc.stream)
         rvit_stream_destroy(session->stream);
     rvit_session_free(session);
-    atomic_fetch_sub(&model->variable_sessions, session->plan->desc.native);
+    atomic_fetch_sub(&model->variable_sessions, session->plan->desc.variable_resolution);
     rvit_session_plan_destroy(model, session->plan);
     rvit_alloc_free(&model->device->alloc, session);
     rvit_model_destroy(model);

@@ -25,8 +25,10 @@ rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkp
     atomic_init(&model->references, 1);
     atomic_init(&model->variable_sessions, 0);
     model->info = checkpoint->config.info;
+    model->files = checkpoint->config.files;
+    model->recipe = checkpoint->config.recipe;
     memcpy(model->missing_predictor, checkpoint->config.missing_predictor, sizeof model->missing_predictor);
-    model->info.quantization = (int32_t)desc.quantization;
+    model->info.quantization = desc.quantization;
     /* A GPU writes e4m3 in groups of 32 columns. */
     const int32_t multiple = desc.quantization == RVIT_QUANTIZATION_FP8 ? 32 : rvit_model_quantizes(model) ? 16 : 8;
     model->mlp_width = (model->info.mlp_dim + multiple - 1) / multiple * multiple;

@@ -110,7 +110,7 @@ static rvit_status add_weight(bounds *r, rvit_role role, int32_t block, int64_t 
 {
     float lanes[LANES] = {0};
     int64_t i = 0;
-    if (r->l.model->info.n_by_dtype[RVIT_F16] == r->l.model->info.n_tensors)
+    if (r->l.model->files.n_by_dtype[RVIT_F16] == r->l.model->files.n_tensors)
         return RVIT_OK;
     RVIT_TRY(rvit_weights_read(&r->l, role, block, n, r->l.values));
     for (; i + LANES <= n; i += LANES)
@@ -199,7 +199,7 @@ rvit_status rvit_float16_bound(const rvit_device *device, const rvit_checkpoint 
     const rvit_vit_config *config = &checkpoint->config;
     const int64_t dim = config->info.dim, hidden = (config->info.gated ? 2 : 1) * (int64_t)config->info.mlp_dim, group = config->group_dim;
     const int64_t rows = larger(larger(3 * dim, hidden), config->map_mlp);
-    rvit_model model = {.device = (rvit_device *)(uintptr_t)device, .info = config->info};
+    rvit_model model = {.device = (rvit_device *)(uintptr_t)device, .info = config->info, .files = config->files};
     rvit_alloc *alloc = &model.device->alloc;
     bounds r = {.l = {.checkpoint = checkpoint, .model = &model}, .most = out_most, .where = where};
     *out_most = 0;

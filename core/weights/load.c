@@ -398,7 +398,7 @@ static rvit_status walk(rvit_weights_loader *l)
     if (info->pooling == RVIT_POOLING_MAP)
         RVIT_TRY(load_map(l));
     RVIT_TRY(load_mergers(l));
-    for (int32_t p = 0; p < info->n_predictors; p++)
+    for (int32_t p = 0; p < model->files.n_predictors; p++)
         RVIT_TRY(load_predictor(l, p));
     return info->n_classes > 0 ? load_head(l) : RVIT_OK;
 }

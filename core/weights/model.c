@@ -10,7 +10,7 @@
 /* Checks a small GEMM, since every model has GEMMs of this dtype. */
 rvit_status rvit_model_check_dtype(const rvit_device *device, rvit_dtype dtype)
 {
-    if (rvit_dtype_size(dtype) == 0)
+    if (!rvit_op_takes(dtype))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "model desc: dtype: %d is not a valid dtype", (int)dtype);
     if (rvit_is_quantized(dtype))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "model desc: dtype is %s, expected f32, f16 or bf16",
@@ -58,4 +58,12 @@ rvit_status rvit_model_get_info(const rvit_model *model, rvit_model_info *out_in
     if (model == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_get_info: model is NULL");
     return rvit_args_return(out_info, &model->info, sizeof model->info, "model info");
+}
+
+rvit_status rvit_model_get_recipe(const rvit_model *model, rvit_image_recipe *out_recipe)
+{
+    RVIT_ENTRY;
+    if (model == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_get_recipe: model is NULL");
+    return rvit_args_return(out_recipe, &model->recipe, sizeof model->recipe, "image recipe");
 }

@@ -56,6 +56,8 @@ struct rvit_model {
     atomic_int references;
     atomic_int variable_sessions; /* sessions of variable resolution, which have recorded how positions are resampled and rotated */
     rvit_model_info info;
+    rvit_checkpoint_info files; /* of the checkpoint that it was made of */
+    rvit_image_recipe recipe;
     int32_t mlp_width;                /* info.mlp_dim padded with zeros to a multiple of 8, with int8 of 16, with fp8 of 32 */
     int32_t attention_norm, mlp_norm; /* 1: blocks have them */
     rvit_dtype dtype;                 /* of weights and of GEMM inputs */
@@ -81,7 +83,7 @@ struct rvit_model {
     rvit_map_weights map;                                    /* if info.pooling is MAP */
     rvit_merge_config merge;                                 /* all 0 if info.merge is 0 */
     rvit_merger_weights merger, deepstack[RVIT_MAX_DEEPSTACK];
-    rvit_predictor_weights predictors[RVIT_MAX_PREDICTORS]; /* info.n_predictors of them */
+    rvit_predictor_weights predictors[RVIT_MAX_PREDICTORS]; /* files.n_predictors of them */
     int32_t trained[2];                                     /* grid of the file's position table: lines, columns */
     rvit_rope_config rope;                                  /* if rvit_model_rotates */
     char missing_predictor[RVIT_NAME_SIZE];                 /* the missing or misshaped tensor of predictor info.n_predictors */

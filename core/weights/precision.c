@@ -39,10 +39,10 @@ typedef struct wide_type {
    support for that, float32. */
 static rvit_status find_wide(const rvit_device *device, const rvit_checkpoint *checkpoint, wide_type *out)
 {
-    const rvit_model_info *info = &checkpoint->config.info;
+    const rvit_checkpoint_info *files = &checkpoint->config.files;
     const int has_bf16 = rvit_model_check_dtype(device, RVIT_BF16) == RVIT_OK;
     *out = (wide_type){.dtype = RVIT_BF16};
-    if (has_bf16 && 2 * info->n_by_dtype[RVIT_BF16] > info->n_tensors)
+    if (has_bf16 && 2 * files->n_by_dtype[RVIT_BF16] > files->n_tensors)
         return RVIT_OK;
     double most;
     char where[RVIT_BOUND_NAME];
@@ -133,7 +133,7 @@ rvit_status rvit_precision_choose(const rvit_device *device, const rvit_checkpoi
     wide_type wide = {.dtype = RVIT_F16};
     rvit_precision_choice choice = RVIT_PRECISION_CHOICE_INIT;
     const rvit_detail kept = rvit_detail_keep();
-    if (needs_wide(device, precision) && rvit_checkpoint_obstacles(checkpoint)[0] == '\0')
+    if (needs_wide(device, precision) && rvit_checkpoint_unsupported(checkpoint)[0] == '\0')
         RVIT_TRY(find_wide(device, checkpoint, &wide));
     if (precision == RVIT_PRECISION_AUTO)
         choose(device, checkpoint, &wide, &choice);

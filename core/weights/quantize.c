@@ -96,7 +96,7 @@ rvit_status rvit_quantization_check(const rvit_device *device, rvit_quantization
 rvit_status rvit_quantization_check_same(const rvit_model *model, const rvit_checkpoint *checkpoint)
 {
     static const char *const names[] = {"qkv", "proj", "fc1", "fc2"};
-    RVIT_TRY(check_file((rvit_quantization)model->info.quantization, checkpoint));
+    RVIT_TRY(check_file(model->info.quantization, checkpoint));
     for (int32_t b = 0; rvit_model_quantizes(model) && b < model->info.depth; b++)
         for (rvit_block_linear i = 0; i < RVIT_N_BLOCK_LINEARS; i++) {
             const rvit_linear_weights *w = &model->blocks[b].linears[i];

@@ -15,11 +15,10 @@ static rvit_status check_same(const rvit_model_info *model, const rvit_model_inf
     const struct {
         const char *name;
         int64_t model, other;
-    } fields[] = {FIELD(image_size),  FIELD(patch_size),    FIELD(channels),   FIELD(dim),          FIELD(n_heads),
-                  FIELD(depth),       FIELD(mlp_dim),       FIELD(n_prefix),   FIELD(n_classes),    FIELD(distilled),
-                  FIELD(n_registers), FIELD(n_predictors),  FIELD(norm_pre),   FIELD(activation),   FIELD(rms_norm),
-                  FIELD(position),    FIELD(pooling),       FIELD(final_norm), FIELD(image_height), FIELD(image_width),
-                  FIELD(gated),       FIELD(embedding_dim), FIELD(merge),      FIELD(merged_dim),   FIELD(n_deepstack),
+    } fields[] = {FIELD(image_size),  FIELD(patch_size),  FIELD(channels),      FIELD(dim),       FIELD(n_heads),     FIELD(depth),
+                  FIELD(mlp_dim),     FIELD(n_prefix),    FIELD(n_classes),     FIELD(distilled), FIELD(n_registers), FIELD(norm_pre),
+                  FIELD(activation),  FIELD(rms_norm),    FIELD(position),      FIELD(pooling),   FIELD(final_norm),  FIELD(image_height),
+                  FIELD(image_width), FIELD(gated),       FIELD(embedding_dim), FIELD(merge),     FIELD(merged_dim),  FIELD(n_deepstack),
                   FIELD(window),      FIELD(patch_frames)};
 #undef FIELD
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
@@ -39,7 +38,8 @@ static rvit_status check_same_parts(const rvit_model *model, const rvit_vit_conf
     const struct {
         const char *name;
         int32_t model, other;
-    } parts[] = {{"fc_norm", model->fc_norm_gamma.buffer != NULL, config->fc_norm},
+    } parts[] = {{"n_predictors", model->files.n_predictors, config->files.n_predictors},
+                 {"fc_norm", model->fc_norm_gamma.buffer != NULL, config->fc_norm},
                  {"the patch norm", model->identity_weight.buffer != NULL, config->patch_norm},
                  {"the MLP width of the attention pooling", model->map.mlp_dim, maps ? config->map_mlp : 0},
                  {"the number of heads of the attention pooling", model->map.n_heads, maps ? config->map_heads : 0},

@@ -38,7 +38,7 @@
 /* Args and descs begin with their size, so that later versions can append fields. Initialise each
    with its RVIT_..._INIT, then set the fields you need. Zero means the default, or absent, unless a
    field says otherwise. RVIT_INIT sets the size and makes all else zero; RVIT_INIT_WITH also sets
-   up to four fields: RVIT_INIT_WITH(rvit_device_desc, .index = RVIT_INDEX_AUTO). */
+   up to six fields: RVIT_INIT_WITH(rvit_device_desc, .index = RVIT_INDEX_AUTO). */
 /* clang-format off */
 #ifdef __cplusplus
 template <class T> inline T rvit_init_struct()
@@ -52,9 +52,11 @@ template <class T> inline T rvit_init_struct()
 #define RVIT_SET_2(a, b) rvit_init a; rvit_init b;
 #define RVIT_SET_3(a, b, c) rvit_init a; rvit_init b; rvit_init c;
 #define RVIT_SET_4(a, b, c, d) rvit_init a; rvit_init b; rvit_init c; rvit_init d;
-#define RVIT_SET_OF(a, b, c, d, set, ...) set
+#define RVIT_SET_5(a, b, c, d, e) rvit_init a; rvit_init b; rvit_init c; rvit_init d; rvit_init e;
+#define RVIT_SET_6(a, b, c, d, e, f) rvit_init a; rvit_init b; rvit_init c; rvit_init d; rvit_init e; rvit_init f;
+#define RVIT_SET_OF(a, b, c, d, e, f, set, ...) set
 #define RVIT_INIT_WITH(type, ...) ([] { type rvit_init = RVIT_INIT(type); \
-    RVIT_SET_OF(__VA_ARGS__, RVIT_SET_4, RVIT_SET_3, RVIT_SET_2, RVIT_SET_1, 0)(__VA_ARGS__) return rvit_init; }())
+    RVIT_SET_OF(__VA_ARGS__, RVIT_SET_6, RVIT_SET_5, RVIT_SET_4, RVIT_SET_3, RVIT_SET_2, RVIT_SET_1, 0)(__VA_ARGS__) return rvit_init; }())
 #else
 #define RVIT_INIT(type) {.struct_size = sizeof(type)}
 #define RVIT_INIT_WITH(type, ...) {.struct_size = sizeof(type), __VA_ARGS__}

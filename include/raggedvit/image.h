@@ -93,16 +93,22 @@ typedef struct rvit_image {
    These 256 values of each channel are computed on the host, so that every device gives the same. */
 typedef struct rvit_image_recipe {
     size_t struct_size;
-    rvit_fit fit;                        /* UNKNOWN: CROP */
-    rvit_filter filter;                  /* UNKNOWN: BICUBIC. HF: BILINEAR or BICUBIC */
-    rvit_processor processor;            /* UNKNOWN: TIMM. HF_FLOAT is UNSUPPORTED */
-    int32_t height, width;               /* the target: what a model takes. Lines and columns past the last whole patch are not read */
-    int32_t resize_height, resize_width; /* before the crop: see rvit_model_info. 0: height and width */
-    float mean[3], std[3];               /* std above 0 */
-    int32_t fill[3];                     /* colour beyond a picture's edges, 0..255 */
-    /* Of NaFlex: the most patches that the model's processor gives a picture; 0: not told. Not used
-       here: whoever runs pictures at their own shape sets their targets (rvit_naflex_grid). */
-    int32_t max_patches;
+    rvit_fit fit;             /* UNKNOWN: CROP */
+    rvit_filter filter;       /* UNKNOWN: BICUBIC. HF: BILINEAR or BICUBIC */
+    rvit_processor processor; /* UNKNOWN: TIMM. HF_FLOAT is UNSUPPORTED */
+    int32_t height, width;    /* the target: what a model takes. Lines and columns past the last whole patch are not read */
+    /* The size before the crop; 0: height and width. CROP: the resized image covers it; if both are equal, it is the length
+       of the shorter edge. BORDER: the resized image fits into it. */
+    int32_t resize_height, resize_width;
+    float mean[3], std[3]; /* std above 0 */
+    int32_t fill[3];       /* colour beyond an image's edges, 0..255 */
+    /* For images at their own aspect ratio: rvit_image_recipe_grid reads these, the resize does not. 0: unknown. */
+    int32_t patch_size;             /* pixels */
+    int32_t merge;                  /* patches a side of a merge group (Qwen); 0: nothing is merged */
+    int32_t max_patches;            /* NaFlex: the most patches of an image */
+    int64_t min_pixels, max_pixels; /* Qwen: limits of an image after the resize */
+    /* The input size of Hugging Face's processor, for information; 0: unknown. The target is what counts. */
+    int32_t processor_height, processor_width;
 } rvit_image_recipe;
 #define RVIT_IMAGE_RECIPE_INIT RVIT_INIT(rvit_image_recipe)
 
@@ -211,21 +217,17 @@ typedef struct rvit_preprocess_args {
 #define RVIT_PREPROCESS_ARGS_INIT RVIT_INIT(rvit_preprocess_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_preprocess(rvit_stream *stream, const rvit_preprocess_args *args);
 
-/* The grid that NaFlex brings a picture of this many pixels to, as transformers and timm do: the
-   largest scale, found by halving 1e-6..100 until it is known to 1e-5, at which lines * columns is at
-   most max_patches, each side rounded up to whole patches. out_grid, int32 [2]: lines, columns; the
-   picture is then resized to patch_size times these, whatever its shape. INVALID_ARGUMENT: a side is
-   not in 1..2^20, patch_size not in 1..256, or max_patches below 1. */
-RVIT_API RVIT_NODISCARD rvit_status rvit_naflex_grid(int32_t height, int32_t width, int32_t patch_size, int32_t max_patches,
-                                                     int32_t *out_grid);
-
-/* The grid that Qwen2.5-VL and Qwen3-VL bring a picture of this many pixels to, as transformers' processor does:
-   each side rounded to the nearest multiple of merge * patch_size, halves to even; where that is more than
-   max_pixels, or less than min_pixels, the sides scaled by the square root of the ratio and rounded down, or up.
-   out_grid as above. INVALID_ARGUMENT: a side is not in 1..2^20, or more than 200 times the other; patch_size is
-   not in 1..256, merge not in 1..16; or not 1 <= min_pixels <= max_pixels <= 2^40. */
-RVIT_API RVIT_NODISCARD rvit_status rvit_qwen_grid(int32_t height, int32_t width, int32_t patch_size, int32_t merge, int64_t min_pixels,
-                                                   int64_t max_pixels, int32_t *out_grid);
+/* The patch grid to which a model for images of any aspect ratio resizes an image of height x width pixels: out_grid, int32
+   [2]: rows, columns. The image is resized to patch_size times these, and its aspect ratio changes with it.
+     merge > 0    Qwen2.5-VL, Qwen3-VL: each side is rounded to the nearest multiple of merge * patch_size, halves to even. If
+                  that exceeds max_pixels, or is below min_pixels, the sides are scaled by the square root of the ratio and
+                  rounded down, or up.
+     otherwise    NaFlex: the largest scale at which rows * columns is at most max_patches, each side rounded up to whole
+                  patches. The scale is found by bisection of 1e-6..100 to 1e-5, as transformers and timm do.
+   UNSUPPORTED: merge and max_patches are 0. INVALID_ARGUMENT: a side is not in 1..2^20; patch_size is not in 1..256; with
+   merge, a side is more than 200 times the other, merge is above 16, or not 1 <= min_pixels <= max_pixels <= 2^40. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_image_recipe_grid(const rvit_image_recipe *recipe, int32_t height, int32_t width,
+                                                           int32_t *out_grid);
 
 #ifdef __cplusplus
 }

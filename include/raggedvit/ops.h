@@ -26,8 +26,9 @@ extern "C" {
 #endif
 
 /* I8 and E4M3 take one byte and are accepted only where an argument says so. E4M3 is the "e4m3fn"
-   format of the OCP 8-bit floating-point specification: up to 448, no infinities. */
-typedef enum rvit_dtype { RVIT_F32 = 0, RVIT_F16 = 1, RVIT_BF16 = 2, RVIT_I8 = 3, RVIT_E4M3 = 4 } rvit_dtype;
+   format of the OCP 8-bit floating point specification: up to 448, no infinities. Only results of a
+   session are I32 and U8; no op takes them. */
+typedef enum rvit_dtype { RVIT_F32 = 0, RVIT_F16 = 1, RVIT_BF16 = 2, RVIT_I8 = 3, RVIT_E4M3 = 4, RVIT_I32 = 5, RVIT_U8 = 6 } rvit_dtype;
 /* Bytes of one element; 0 if the value is not a valid dtype. */
 RVIT_API int64_t rvit_dtype_size(rvit_dtype dtype);
 

@@ -412,46 +412,42 @@ typedef enum rvit_prune_type {
     RVIT_PRUNE_HIPRUNE = 16,
     /* "pixelprune". PixelPrune (arXiv 2604.00886): before block 0, drops the patches whose pixels their
        neighbours predict within tau (rvit_pixelprune). How many stay depends on the image. Requires
-       rvit_session_desc.native. tau (0). */
+       rvit_session_desc.variable_resolution. tau (0). */
     RVIT_PRUNE_PIXELPRUNE = 17
 } rvit_prune_type;
 
 #define RVIT_PRUNE_MAX_STAGES 64
 
+/* A policy and its parameters. A parameter with its default value is the policy's own. */
 typedef struct rvit_prune_desc {
     size_t struct_size;
     rvit_prune_type type;
-    /* Kept fraction, 0..1; negative: the policy's default. 1 keeps everything and gives the result
-       of no pruning: bit-equal if the session has fixed_batch, else up to rounding, because a GPU
-       may use another GEMM algorithm between prune stages. */
+    int32_t n_blocks;                      /* number of entries in blocks. 0: the policy's default */
+    int32_t blocks[RVIT_PRUNE_MAX_STAGES]; /* 0-based, strictly ascending; one prune stage per block */
+    /* Kept fraction, 0..1. Negative (default): the policy's. 1 keeps everything and gives the result of no
+       pruning: bit-equal if the session has fixed_batch, else up to rounding, because a GPU may use another
+       GEMM algorithm between prune stages. */
     double keep;
-    int32_t n_blocks;                      /* number of entries in blocks; 0: the policy's
-                                              default */
-    int32_t blocks[RVIT_PRUNE_MAX_STAGES]; /* 0-based, strictly ascending; one prune stage per
-                                              block */
-    double threshold;                      /* negative: the policy's default */
-    double mass;                           /* 0..1; negative: the policy's default */
-    int32_t n_samples;                     /* 0: the policy's default */
-    int32_t merges;                        /* tokens merged into others at each stage; 0: none;
-                                              negative: the policy's default */
+    double threshold;     /* Negative (default): the policy's */
+    double mass;          /* 0..1. Negative (default): the policy's */
+    double alpha;         /* 0..1: the share of the kept tokens that object_block chooses. Negative (default): the policy's */
+    int32_t object_block; /* 0-based, at most the block that prunes. Negative (default): the policy's */
+    int32_t merges;       /* tokens merged into others at each stage; 0: none. Negative (default): the policy's */
+    int32_t n_samples;    /* 0: the policy's */
     uint64_t seed;
-    double alpha;         /* 0..1: of the kept tokens, the share that is chosen in object_block;
-                             negative: the policy's default */
-    int32_t object_block; /* 0-based, at most the block that prunes; negative: the policy's default */
-    int32_t reserved_int; /* must be 0 */
-    /* 0..1: how far a pixel may be from its prediction, with pixels of 0..1. 0: not at all. Else an
-       additional thousandth of tau (2^-10) allows for the rounding of normalised pixels, so that n / 255
-       allows n levels of 8 bits. The limit of a channel is tau (1 + 2^-10) / std in float32: std is that
-       of the session's recipe, or without pictures of rvit_model_info. */
+    /* 0..1: how far a pixel may be from its prediction, with pixels of 0..1. 0: not at all. Otherwise an
+       additional thousandth of tau (2^-10) allows for the rounding of normalised pixels, so n / 255
+       allows n levels of 8 bits. The limit of a channel is tau (1 + 2^-10) / std in float32, where std is that
+       of the session's image recipe. */
     double tau;
-    int64_t reserved[5]; /* must be 0. Room for new fields: this struct is embedded in others */
 } rvit_prune_desc;
 /* clang-format off */
-#define RVIT_PRUNE_DESC_INIT {sizeof(rvit_prune_desc), RVIT_PRUNE_NONE, -1.0, 0, {0}, -1.0, -1.0, 0, -1, 0, -1.0, -1, 0, 0.0, {0}}
+#define RVIT_PRUNE_DESC_INIT \
+    RVIT_INIT_WITH(rvit_prune_desc, .keep = -1.0, .threshold = -1.0, .mass = -1.0, .alpha = -1.0, .object_block = -1, .merges = -1)
 /* clang-format on */
 
 /* The fields of rvit_prune_desc that a policy uses. Setting another field to a value that is not
-   its default is INVALID_ARGUMENT; alpha and object_block may be 0 too. */
+   its default is INVALID_ARGUMENT. */
 typedef enum rvit_prune_parameter {
     RVIT_PRUNE_KEEP = 1,
     RVIT_PRUNE_BLOCKS = 2,

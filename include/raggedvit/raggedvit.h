@@ -18,13 +18,15 @@
      rvit_device *device;         rvit_device_create(NULL, &device);
      rvit_checkpoint *checkpoint; rvit_checkpoint_open("deit.safetensors", NULL, &checkpoint);
      rvit_model *model;           rvit_model_create(device, checkpoint, NULL, &model);
+     rvit_prune_desc prune = RVIT_PRUNE_DESC_INIT;
+     prune.type = RVIT_PRUNE_L2;
+     prune.keep = 0.5;
      rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-     desc.prune.type = RVIT_PRUNE_L2;
-     desc.prune.keep = 0.5;
+     desc.prune = &prune;
      rvit_session *session;       rvit_session_create(model, &desc, &session);
      rvit_run_args run = RVIT_RUN_ARGS_INIT;
      run.n_images = 1;
-     run.images = image;
+     run.input.data = image;
      float logits[1000];          rvit_session_run(session, &run, logits);
      rvit_session_destroy(session);
      rvit_model_destroy(model);

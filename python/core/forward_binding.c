@@ -158,8 +158,8 @@ static int enqueue(const plan *p, const core_array *images, const core_array *lo
 {
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = (int32_t)p->n;
-    args.device_images.buffer = p->images;
-    args.device_logits.buffer = p->logits;
+    args.input.view.buffer = p->images;
+    args.logits.buffer = p->logits;
     const int64_t images_size = 4 * p->n * images->shape[1] * images->shape[2] * images->shape[3];
     rvit_status status = rv.rvit_buffer_set(p->images, (void *)(uintptr_t)images->data, images_size);
     if (status == RVIT_OK)

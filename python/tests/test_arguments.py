@@ -59,17 +59,19 @@ class StructTest(Refusals):
             ("max_images is '1'; expected an integer", {"max_images": "1"}),
             ("max_images is None; expected an integer", {"max_images": None}),
             ("max_images is an integer of 16610 bits", {"max_images": 10**5000}),
-            ("keep is 'a'; expected a number", {"prune": {"keep": "a"}}),
-            ("keep is nan; expected a number", {"prune": {"keep": NAN}}),
-            (r"blocks\[1\] is 4294967297; expected an integer", {"prune": {"blocks": [0, 2**32 + 1]}}),
-            ("blocks is 3; expected a sequence, of 64 entries at most", {"prune": {"blocks": 3}}),
-            ("blocks is .*; expected a sequence, of 64 entries at most", {"prune": {"blocks": itertools.count()}}),
-            ("prune is 3; expected a rvit_prune_desc", {"prune": 3}),
+            ("offset is 'a'; expected an integer", {"logits": {"offset": "a"}}),
+            ("logits is 3; expected a rvit_view", {"logits": 3}),
         ]:
             self.refused(words, new, "rvit_session_desc", **values)
-        prune = new(
-            "rvit_session_desc", max_images=np.int64(7), prune={"blocks": np.array([3, 5]), "keep": np.float32(0.5)}
-        ).prune
+        for words, values in [
+            ("keep is 'a'; expected a number", {"keep": "a"}),
+            ("keep is nan; expected a number", {"keep": NAN}),
+            (r"blocks\[1\] is 4294967297; expected an integer", {"blocks": [0, 2**32 + 1]}),
+            ("blocks is 3; expected a sequence, of 64 entries at most", {"blocks": 3}),
+            ("blocks is .*; expected a sequence, of 64 entries at most", {"blocks": itertools.count()}),
+        ]:
+            self.refused(words, new, "rvit_prune_desc", **values)
+        prune = new("rvit_prune_desc", seed=np.int64(7), blocks=np.array([3, 5]), keep=np.float32(0.5))
         self.assertEqual((list(prune.blocks[:3]), prune.keep, prune.merges), ([3, 5, 0], 0.5, -1))
         self.refused("an entry of .* is 4294967297", prune.blocks.__setitem__, 0, 2**32 + 1)
         self.refused("an entry of .* is 4294967297", prune.blocks.__setitem__, slice(0, 1), [2**32 + 1])

@@ -5,6 +5,7 @@
 
 #include "failure.h"
 #include "rank.h"
+#include "session_results.h"
 
 enum { MOST_TOP = 100, RANKED = 1 << OUTPUT_CLASSES | 1 << OUTPUT_SCORES | 1 << OUTPUT_LABELS };
 
@@ -69,14 +70,14 @@ static TRITONSERVER_Error *write_rows(const struct results *self, const float *r
 
 static TRITONSERVER_Error *write_masks(const struct results *self, uint8_t *out)
 {
-    const int32_t stage = rvit_session_n_stages(self->session) - 1;
+    const int32_t stage = session_n_stages(self->session) - 1;
     const int64_t width = self->model->tensors.width[OUTPUT_MASK];
     for (int32_t i = 0; i < self->n; i++, out += width) {
         if (stage < 0) {
             memset(out, 1, (size_t)width);
             continue;
         }
-        const rvit_status status = rvit_session_mask(self->session, stage, self->first + i, out);
+        const rvit_status status = rvit_session_keep_mask(self->session, stage, self->first + i, out);
         if (status != RVIT_OK)
             return failure_of_status(status, NULL);
     }
@@ -85,7 +86,7 @@ static TRITONSERVER_Error *write_masks(const struct results *self, uint8_t *out)
 
 static TRITONSERVER_Error *write_tokens(const struct results *self, uint8_t *out)
 {
-    const int32_t *cu = rvit_session_cu_seqlens(self->session, rvit_session_n_stages(self->session) - 1);
+    const int32_t *cu = session_cu_seqlens(self->session, session_n_stages(self->session) - 1);
     if (!cu)
         return failure(TRITONSERVER_ERROR_INTERNAL, "the run has no token counts");
     for (int32_t i = self->first; i < self->first + self->n; i++, out += 4) {
@@ -98,16 +99,15 @@ static TRITONSERVER_Error *write_tokens(const struct results *self, uint8_t *out
 static TRITONSERVER_Error *write_output(const struct results *self, enum output_kind kind, uint8_t *out)
 {
     const int64_t width = self->model->tensors.width[kind];
-    int32_t pooled = 0;
-    const float *rows;
+    rvit_result_view pooled;
     switch (kind) {
     case OUTPUT_LOGITS:
-        return write_rows(self, rvit_session_logits(self->session), width, out);
+        return write_rows(self, session_floats(self->session, RVIT_RESULT_LOGITS), width, out);
     case OUTPUT_EMBEDDING:
-        return write_rows(self, rvit_session_projected(self->session), width, out);
+        return write_rows(self, session_floats(self->session, RVIT_RESULT_PROJECTED), width, out);
     case OUTPUT_POOLED:
-        rows = rvit_session_pooled(self->session, &pooled);
-        return write_rows(self, pooled == width ? rows : NULL, width, out);
+        pooled = session_result(self->session, RVIT_RESULT_POOLED, 0);
+        return write_rows(self, pooled.width == width ? pooled.data : NULL, width, out);
     case OUTPUT_MASK:
         return write_masks(self, out);
     case OUTPUT_TOKENS:
@@ -148,7 +148,7 @@ static TRITONSERVER_Error *add_outputs(const struct instance *instance, const st
 {
     const struct model *model = instance->model;
     struct results results = {.model = model, .session = session, .first = request->run_first, .n = request->n, .ranked = instance->ranked};
-    const float *logits = rvit_session_logits(session);
+    const float *logits = session_floats(session, RVIT_RESULT_LOGITS);
     if (logits)
         results.logits = logits + (int64_t)request->run_first * model->info.n_classes;
     for (int64_t i = 0; request->outputs & RANKED && i < request->n; i++)

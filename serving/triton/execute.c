@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "session_results.h"
 
 /* SHARED_COPY: bytes from which the worker pool helps to copy. One thread takes an estimated 100 us for them, far more than waking the
  * pool. */
@@ -179,7 +180,7 @@ static void fail_all(struct run *self, rvit_status status)
 static void count(const struct run *self, const rvit_session *session)
 {
     const struct metrics *metrics = &self->instance->model->metrics;
-    const int32_t *cu = rvit_session_cu_seqlens(session, rvit_session_n_stages(session) - 1);
+    const int32_t *cu = session_cu_seqlens(session, session_n_stages(session) - 1);
     metrics_add(metrics, METRIC_RUNS, 1);
     metrics_add(metrics, METRIC_RUN_IMAGES, self->n_images);
     metrics_add(metrics, METRIC_TOKENS, (double)self->tokens);
@@ -205,7 +206,8 @@ static void do_run(struct run *self)
     if (self->n_images == 0)
         return;
     args.n_images = self->n_images;
-    args.pictures = self->instance->images;
+    args.input.kind = RVIT_INPUT_IMAGES;
+    args.input.data = self->instance->images;
     rvit_status status = rvit_session_enqueue(session, &args);
     const bool is_enqueued = status == RVIT_OK;
     if (!is_enqueued && self->first != self->last) {

@@ -37,15 +37,16 @@ static TRITONSERVER_Error *open_lane(struct instance *self, const struct setting
     const struct model *model = self->model;
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.max_images = plan->max_images;
-    desc.prune = setting->desc;
-    desc.max_picture_bytes = image_plan_bytes(plan);
+    desc.prune = &setting->desc;
+    desc.input = RVIT_INPUT_IMAGES;
+    desc.input_bytes = image_plan_bytes(plan);
     desc.recipe = &plan->device;
     if (model->tensors.outputs & 1U << OUTPUT_POOLED)
         desc.outputs |= RVIT_OUTPUT_POOLED;
     if (model->tensors.outputs & 1U << OUTPUT_EMBEDDING)
         desc.outputs |= RVIT_OUTPUT_PROJECTED | RVIT_OUTPUT_NORMALIZED;
     if (plan->variable_resolution) {
-        desc.native = 1;
+        desc.variable_resolution = 1;
         desc.max_tokens = plan->max_tokens;
         desc.max_len = model->max_len;
     }
@@ -53,7 +54,7 @@ static TRITONSERVER_Error *open_lane(struct instance *self, const struct setting
     if (status != RVIT_OK)
         return failure_of_status(status, setting->text);
     out->plan = plan;
-    out->memory = rvit_session_picture_memory(out->session, NULL);
+    out->memory = rvit_session_input_memory(out->session, NULL);
     return NULL;
 }
 

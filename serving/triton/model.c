@@ -20,7 +20,7 @@ static TRITONSERVER_Error *open_checkpoint(struct model *self, const char *folde
         return invalid("parameter checkpoint: the path is too long");
     rvit_status status = rvit_checkpoint_open(path, &desc, &self->checkpoint);
     if (status == RVIT_OK)
-        status = rvit_checkpoint_get_info(self->checkpoint, &self->info);
+        status = rvit_checkpoint_get_model_info(self->checkpoint, &self->info);
     if (status != RVIT_OK)
         return failure_of_status(status, NULL);
     if (self->info.merge > 0)
@@ -33,23 +33,29 @@ static TRITONSERVER_Error *open_checkpoint(struct model *self, const char *folde
     return NULL;
 }
 
-static TRITONSERVER_Error *find_recipe(struct model *self)
+/* The recipe of the model's images, and their most patches; 0: they have one size. */
+static TRITONSERVER_Error *find_recipe(struct model *self, int32_t *out_max_patches)
 {
     const struct config *config = &self->config;
     const bool has_mean = config->given & RECIPE_MEAN, has_deviation = config->given & RECIPE_DEVIATION;
-    if (!recipe_geometry(&config->recipe, &self->info, &self->recipe)) {
-        const char *fact = self->info.filter == RVIT_FILTER_OTHER && self->info.fit != RVIT_FIT_OTHER ? "filter" : "fit";
+    rvit_image_recipe known = RVIT_IMAGE_RECIPE_INIT;
+    const rvit_status status = rvit_checkpoint_get_recipe(self->checkpoint, &known);
+    if (status != RVIT_OK)
+        return failure_of_status(status, NULL);
+    *out_max_patches = config->max_patches > 0 ? config->max_patches : known.max_patches;
+    if (!recipe_geometry(&config->recipe, &known, &self->recipe)) {
+        const char *fact = known.filter == RVIT_FILTER_OTHER && known.fit != RVIT_FIT_OTHER ? "filter" : "fit";
         return failure(
             TRITONSERVER_ERROR_UNSUPPORTED,
             "the model's image preparation is not supported (%s: %s, from %s); choose another with the parameters fit and filter", fact,
             recipe_value(self->checkpoint, fact), recipe_origin(self->checkpoint, fact));
     }
-    if (!(self->info.std[0] > 0) && !(has_mean && has_deviation))
+    if (!(known.std[0] > 0) && !(has_mean && has_deviation))
         return invalid("the mean and standard deviation of the images are unknown: add a config.json or "
                        "preprocessor_config.json beside the checkpoint, or set the parameters mean and std");
     for (int c = 0; c < 3; c++) {
-        self->recipe.mean[c] = has_mean ? config->recipe.mean[c] : self->info.mean[c];
-        self->recipe.deviation[c] = has_deviation ? config->recipe.deviation[c] : self->info.std[c];
+        self->recipe.mean[c] = has_mean ? config->recipe.mean[c] : known.mean[c];
+        self->recipe.deviation[c] = has_deviation ? config->recipe.deviation[c] : known.std[c];
     }
     return NULL;
 }
@@ -122,8 +128,8 @@ static TRITONSERVER_Error *read_model(struct model *self, const char *folder)
     TRY(config_read(self->handle, &self->config));
     TRY(settings_make(&self->settings, config->policy, &config->first, config->further));
     TRY(open_checkpoint(self, folder));
-    TRY(find_recipe(self));
-    const int32_t max_patches = config->max_patches > 0 ? config->max_patches : self->info.max_patches;
+    int32_t max_patches = 0;
+    TRY(find_recipe(self, &max_patches));
     const int32_t top = config->top > 0 ? config->top : DEFAULT_TOP;
     self->n_classes = self->info.embedding_dim > 0 ? 0 : self->info.n_classes;
     self->top = top < self->n_classes ? top : self->n_classes;

@@ -71,12 +71,12 @@ static void check_rotation(const rvit_vit_config *config)
 }
 
 /* A tool divides by these and makes pictures of that size. */
-static void check_pictures(const rvit_model_info *info)
+static void check_recipe(const rvit_image_recipe *recipe)
 {
-    if (info->resize_height < 0 || info->resize_width < 0 || info->crop < 0 || !isfinite(info->crop))
+    if (recipe->resize_height < 0 || recipe->resize_width < 0)
         fuzz_fail("a resize to no size");
     for (int i = 0; i < 3; i++)
-        if (info->fill[i] < 0 || info->fill[i] > 255 || info->std[i] < 0)
+        if (recipe->fill[i] < 0 || recipe->fill[i] > 255 || recipe->std[i] < 0)
             fuzz_fail("a colour that is none");
 }
 
@@ -99,7 +99,6 @@ static void describe(rvit_facts *facts, rvit_unsupported *unsupported, int32_t k
                                     .patch_size = 16,
                                     .channels = 3,
                                     .image_size = 224,
-                                    .trained_size = 224,
                                     .n_prefix = 1 - pooled,
                                     .tokens = 197 - pooled,
                                     .final_norm = 1,
@@ -107,7 +106,7 @@ static void describe(rvit_facts *facts, rvit_unsupported *unsupported, int32_t k
     if (expect_status_of(rvit_describe("model", &config, facts, unsupported)) != RVIT_OK)
         return;
     const rvit_model_info *info = &config.info;
-    check_pictures(info);
+    check_recipe(&config.recipe);
     const int32_t has_activation = info->activation >= RVIT_ACTIVATION_GELU && info->activation <= RVIT_ACTIVATION_SILU;
     if (unsupported->n == 0 && (info->n_heads * info->head_dim != info->dim || !(info->eps > 0) || !has_activation))
         fuzz_fail("a model that the forward cannot run is not refused");

@@ -43,7 +43,11 @@ static void open_checkpoint(const char *path, uint8_t options)
     if (expect_status_of(rvit_checkpoint_open(path, &desc, &checkpoint)) != RVIT_OK)
         return;
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
-    (void)expect_status_of(rvit_checkpoint_get_info(checkpoint, &info));
+    rvit_checkpoint_info files = RVIT_CHECKPOINT_INFO_INIT;
+    rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
+    (void)expect_status_of(rvit_checkpoint_get_model_info(checkpoint, &info));
+    (void)expect_status_of(rvit_checkpoint_get_info(checkpoint, &files));
+    (void)expect_status_of(rvit_checkpoint_get_recipe(checkpoint, &recipe));
     static rvit_device *device;
     rvit_device_desc device_desc = RVIT_DEVICE_DESC_INIT;
     device_desc.backend = RVIT_BACKEND_CPU;
@@ -52,7 +56,7 @@ static void open_checkpoint(const char *path, uint8_t options)
     if (device == NULL && rvit_device_create(&device_desc, &device) != RVIT_OK)
         fuzz_fail(rvit_status_detail());
     rvit_model *model = NULL;
-    if (info.n_parameters < 1 << 20)
+    if (files.n_parameters < 1 << 20)
         (void)expect_status_of(rvit_model_create(device, checkpoint, NULL, &model));
     rvit_model_destroy(model);
     rvit_checkpoint_destroy(checkpoint);

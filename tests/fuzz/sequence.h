@@ -58,7 +58,8 @@ typedef struct model_slot {
 typedef struct session_slot {
     rvit_session *it;
     rvit_session_desc desc;
-    stream_slot *stream; /* NULL: its own */
+    rvit_prune_desc prune; /* when it was created */
+    stream_slot *stream;   /* NULL: its own */
     buffer_slot *images, *logits;
     int32_t n_stages, n_images, pending_images;
     int masked, merges, pending, has_results;

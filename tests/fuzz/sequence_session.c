@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <raggedvit/experimental.h>
+#include "tools/cli/session_results.h"
 
 /* A policy and the parameters that it has, all in range. */
 static rvit_prune_desc prune_of(choices *c)
@@ -58,18 +59,18 @@ static int spoil(world *w, uint8_t how, session_slot *s, rvit_model **model)
         desc->outputs = 512;
         return 1;
     case 252:
-        desc->prune.type = (rvit_prune_type)(RVIT_PRUNE_PIXELPRUNE + 1);
+        s->prune.type = (rvit_prune_type)(RVIT_PRUNE_PIXELPRUNE + 1);
         return 1;
     case 251:
-        desc->prune.keep = 1.5;
+        s->prune.keep = 1.5;
         return 1;
     case 250:
-        desc->prune.n_blocks = 1;
-        desc->prune.blocks[0] = DEPTH;
+        s->prune.n_blocks = 1;
+        s->prune.blocks[0] = DEPTH;
         return 1;
     case 249:
-        desc->prune.n_blocks = 2;
-        desc->prune.blocks[0] = desc->prune.blocks[1] = 1;
+        s->prune.n_blocks = 2;
+        s->prune.blocks[0] = s->prune.blocks[1] = 1;
         return 1;
     case 248:
         *model = NULL;
@@ -78,7 +79,7 @@ static int spoil(world *w, uint8_t how, session_slot *s, rvit_model **model)
         desc->struct_size = 0;
         return 1;
     case 246:
-        desc->prune.reserved[sizeof desc->prune.reserved / sizeof *desc->prune.reserved - 1] = 1;
+        s->prune.struct_size = 0;
         return 1;
     case 245:
         for (int i = 0; i < N_STREAMS; i++)
@@ -108,7 +109,8 @@ void session_create(world *w)
     session_slot *slot = &w->sessions[which % N_SESSIONS];
     const model_slot *model = &w->models[which / N_SESSIONS % N_MODELS];
     session_slot s = {.desc = RVIT_SESSION_DESC_INIT};
-    s.desc.prune = prune_of(&w->c);
+    s.prune = prune_of(&w->c);
+    s.desc.prune = &s.prune;
     if (slot->it != NULL)
         return;
     s.desc.max_images = 1 + options % MAX_IMAGES;
@@ -127,12 +129,13 @@ void session_create(world *w)
         works = !stream->recording;
     }
     if (options >> 5 & 1)
-        works &= take_buffer(&w->buffers[0], model, (int64_t)s.desc.max_images * IMAGE * 4, &s.images, &s.desc.images);
+        works &= take_buffer(&w->buffers[0], model, (int64_t)s.desc.max_images * IMAGE * 4, &s.images, &s.desc.input_view);
     if (options >> 6 & 1)
         works &= take_buffer(&w->buffers[1], model, (int64_t)s.desc.max_images * CLASSES * 4, &s.logits, &s.desc.logits);
     rvit_model *given = model->it;
     if (spoilt > 245 || (spoilt == 245 && s.stream != NULL))
         works &= !spoil(w, spoilt, &s, &given);
+    s.desc.input_memory = s.images != NULL ? RVIT_INPUT_FIXED : RVIT_INPUT_HOST;
     rvit_session *made = UNTOUCHED;
     rvit_memory_info memory = RVIT_MEMORY_INFO_INIT;
     const rvit_status wanted = works ? RVIT_OK : RVIT_INVALID_ARGUMENT;
@@ -145,14 +148,13 @@ void session_create(world *w)
     rvit_session_info info = RVIT_SESSION_INFO_INIT;
     EXPECT(rvit_session_get_info(made, &info), RVIT_OK);
     s.it = made;
-    s.merges = s.desc.prune.type == RVIT_PRUNE_TOME;
-    s.n_stages =
-        s.desc.prune.type == RVIT_PRUNE_NONE || info.fell_back || (s.merges && s.desc.prune.merges == 0) ? 0 : s.desc.prune.n_blocks;
-    s.masked = s.desc.prune.type == RVIT_PRUNE_MASK;
-    REQUIRE(info.n_stages == s.n_stages && rvit_session_n_stages(made) == s.n_stages);
-    REQUIRE((rvit_session_input(made) == NULL) == (s.images != NULL));
+    s.merges = s.prune.type == RVIT_PRUNE_TOME;
+    s.n_stages = s.prune.type == RVIT_PRUNE_NONE || info.fell_back || (s.merges && s.prune.merges == 0) ? 0 : s.prune.n_blocks;
+    s.masked = s.prune.type == RVIT_PRUNE_MASK;
+    REQUIRE(info.n_stages == s.n_stages && session_n_stages(made) == s.n_stages);
+    REQUIRE((rvit_session_input_memory(made, NULL) == NULL) == (s.images != NULL));
     if (s.images == NULL)
-        memset(rvit_session_input(made), 0, (size_t)s.desc.max_images * IMAGE * 4);
+        memset(rvit_session_input_memory(made, NULL), 0, (size_t)s.desc.max_images * IMAGE * 4);
     if (s.stream != NULL)
         s.stream->users++;
     if (s.images != NULL)
@@ -218,7 +220,7 @@ static int prepare(world *w, session_slot *s, rvit_run_args *args, int kinds[MAX
         keep[0] = 0;
         drops_prefix = 1;
     }
-    args->images = s->images != NULL && how >> 4 != 13 ? NULL : images;
+    args->input.data = s->images != NULL && how >> 4 != 13 ? NULL : images;
     args->keep = s->masked != (how >> 4 == 12) ? keep : NULL;
     if (s->masked && args->keep == NULL && args->n_images == 0)
         args->keep = keep;
@@ -226,7 +228,7 @@ static int prepare(world *w, session_slot *s, rvit_run_args *args, int kinds[MAX
         args->struct_size = 0;
     const int hands_over = s->masked || !s->desc.fixed_batch || s->images == NULL;
     return s->it != NULL && how >> 4 != 11 && in_range && !(s->pending && hands_over) &&
-           !(s->desc.fixed_batch && args->n_images != s->desc.max_images) && !(args->images != NULL && s->images != NULL) &&
+           !(s->desc.fixed_batch && args->n_images != s->desc.max_images) && !(args->input.data != NULL && s->images != NULL) &&
            (args->keep != NULL) == s->masked && !drops_prefix && !(s->stream != NULL && s->stream->recording);
 }
 
@@ -245,7 +247,7 @@ static void enqueued(session_slot *s, const rvit_run_args *args, const int kinds
 /* Equal images give equal bits, whatever is beside them. */
 static void check_logits(session_slot *s)
 {
-    const float *logits = rvit_session_logits(s->it);
+    const float *logits = session_floats(s->it, RVIT_RESULT_LOGITS);
     REQUIRE((logits != NULL) == (s->logits == NULL));
     for (int32_t i = 0; i < s->n_images && logits != NULL; i++) {
         const int kind = s->kinds[i];
@@ -310,7 +312,7 @@ void session_run(world *w)
         enqueued(s, &args, kinds, unsure);
         waited(s, status);
         if (status == RVIT_OK)
-            REQUIRE(memcmp(logits, rvit_session_logits(s->it), (size_t)args.n_images * CLASSES * 4) == 0);
+            REQUIRE(memcmp(logits, session_floats(s->it, RVIT_RESULT_LOGITS), (size_t)args.n_images * CLASSES * 4) == 0);
         else
             REQUIRE(memcmp(logits, before, sizeof logits) == 0);
         return;
@@ -322,15 +324,15 @@ void session_run(world *w)
 static void look_at_image(const session_slot *s, int32_t stage, int32_t image)
 {
     const int there = s->has_results && stage >= 0 && stage < s->n_stages && image >= 0 && image < s->n_images;
-    const int32_t *cu = rvit_session_cu_seqlens(s->it, stage), *kept = rvit_session_kept(s->it, stage, image);
-    const float *sizes = rvit_session_sizes(s->it, stage, image);
+    const int32_t *cu = session_cu_seqlens(s->it, stage), *kept = there ? session_kept(s->it, stage, image) : NULL;
+    const float *sizes = there ? session_sizes(s->it, stage, image) : NULL;
     uint8_t mask[TOKENS];
     REQUIRE((kept != NULL) == there && (sizes != NULL) == (there && s->merges));
-    EXPECT(rvit_session_mask(s->it, stage, image, mask), there ? RVIT_OK : RVIT_INVALID_ARGUMENT);
+    EXPECT(rvit_session_keep_mask(s->it, stage, image, mask), there ? RVIT_OK : RVIT_INVALID_ARGUMENT);
     int32_t n_kept = 0;
     float sum = 0;
     for (int32_t i = 0; there && i < cu[image + 1] - cu[image]; i++) {
-        REQUIRE(kept[i] >= (s->desc.prune.type == RVIT_PRUNE_EVIT_FUSED ? -1 : 0) && kept[i] < TOKENS);
+        REQUIRE(kept[i] >= (s->prune.type == RVIT_PRUNE_EVIT_FUSED ? -1 : 0) && kept[i] < TOKENS);
         REQUIRE(kept[i] < 0 || mask[kept[i]] == 1);
         n_kept += kept[i] >= 0;
         sum += sizes != NULL ? sizes[i] : 0;
@@ -343,21 +345,20 @@ static void look_at_image(const session_slot *s, int32_t stage, int32_t image)
 
 static void look_at_trace(const session_slot *s, int32_t what, int32_t index)
 {
-    const void *data = UNTOUCHED;
-    rvit_dtype dtype;
-    int64_t rows = -1;
+    rvit_result_view view = RVIT_RESULT_VIEW_INIT;
+    view.data = UNTOUCHED;
     const int is_stage = index >= 0 && index < s->n_stages, scored = !s->merges && !s->masked;
-    const int is_anchors = s->n_stages > 0 && index == s->n_stages && s->desc.prune.type == RVIT_PRUNE_HIPRUNE && s->desc.prune.alpha > 0;
-    const int exists = what == 0 || (what == 1 && index >= 0 && index < DEPTH) || (what == 2 && ((is_stage && scored) || is_anchors)) ||
-                       (what == 3 && is_stage && s->merges);
+    const int is_anchors = s->n_stages > 0 && index == s->n_stages && s->prune.type == RVIT_PRUNE_HIPRUNE && s->prune.alpha > 0;
+    const int exists = (what == 0 && index == 0) || (what == 1 && index >= 0 && index < DEPTH) ||
+                       (what == 2 && ((is_stage && scored) || is_anchors)) || (what == 3 && is_stage && s->merges);
     const rvit_status wanted = s->it == NULL              ? RVIT_INVALID_ARGUMENT
                                : !s->desc.trace           ? RVIT_UNSUPPORTED
                                : s->has_results && exists ? RVIT_OK
                                                           : RVIT_INVALID_ARGUMENT;
-    if (EXPECT(rvit_session_trace(s->it, (rvit_trace)what, index, &data, &dtype, &rows), wanted))
-        REQUIRE(rows >= s->n_images && rows <= (int64_t)s->n_images * TOKENS && data != UNTOUCHED);
+    if (EXPECT(rvit_session_get(s->it, (rvit_result)(RVIT_TRACE_EMBEDDING + what), index, &view), wanted))
+        REQUIRE(view.rows >= s->n_images && view.rows <= (int64_t)s->n_images * TOKENS && view.data != UNTOUCHED);
     else
-        REQUIRE(data == UNTOUCHED && rows == -1);
+        REQUIRE(view.data == UNTOUCHED && view.rows == 0);
 }
 
 void session_look(world *w)
@@ -365,38 +366,40 @@ void session_look(world *w)
     const session_slot *s = &w->sessions[choose(&w->c, N_SESSIONS)];
     for (int32_t stage = -2; stage <= s->n_stages; stage++) {
         const int there = s->has_results && stage >= -1 && stage < s->n_stages;
-        const int32_t *cu = rvit_session_cu_seqlens(s->it, stage);
+        const int32_t *cu = session_cu_seqlens(s->it, stage);
         REQUIRE((cu != NULL) == there);
         if (there)
             EXPECT(rvit_cu_seqlens_check(cu, s->n_images, TOKENS, (int64_t)s->n_images * TOKENS), RVIT_OK);
+        REQUIRE((session_result(s->it, RVIT_RESULT_KEPT, stage).data != NULL) == (there && stage >= 0));
+        REQUIRE((session_result(s->it, RVIT_RESULT_SIZES, stage).data != NULL) == (there && stage >= 0 && s->merges));
         for (int32_t image = -1; image <= s->n_images; image++)
             look_at_image(s, stage, image);
         rvit_select_args select = RVIT_SELECT_ARGS_INIT;
         EXPECT(rvit_session_get_select(s->it, stage, &select), stage < 0 || stage >= s->n_stages ? RVIT_INVALID_ARGUMENT
                                                                : s->merges                       ? RVIT_UNSUPPORTED
                                                                                                  : RVIT_OK);
-        const int32_t *counts = rvit_session_counts(s->it, stage);
+        const int32_t *counts = session_result(s->it, RVIT_TRACE_COUNTS, stage).data;
         REQUIRE(counts == NULL || (stage >= 0 && stage < s->n_stages && counts[0] == 0));
     }
     for (int32_t image = -1; image <= s->n_images; image++) {
         float grid[(TOKENS - 1) * DIM];
         const int there = s->has_results && image >= 0 && image < s->n_images;
-        EXPECT(rvit_session_grid(s->it, image, -1, grid), s->it == NULL                               ? RVIT_INVALID_ARGUMENT
-                                                          : !(s->desc.outputs & RVIT_OUTPUT_FEATURES) ? RVIT_UNSUPPORTED
-                                                          : there                                     ? RVIT_OK
-                                                                                                      : RVIT_INVALID_ARGUMENT);
+        EXPECT(rvit_session_feature_grid(s->it, image, -1, grid), s->it == NULL                               ? RVIT_INVALID_ARGUMENT
+                                                                  : !(s->desc.outputs & RVIT_OUTPUT_FEATURES) ? RVIT_UNSUPPORTED
+                                                                  : there                                     ? RVIT_OK
+                                                                                                              : RVIT_INVALID_ARGUMENT);
     }
-    for (int32_t what = -1; what <= 3; what++)
+    for (int32_t what = 0; what <= 3; what++)
         for (int32_t index = -1; index <= DEPTH; index++)
             look_at_trace(s, what, index);
-    int32_t stage = -2;
-    REQUIRE((rvit_session_features(s->it) != NULL) == (s->has_results && s->desc.outputs & RVIT_OUTPUT_FEATURES));
-    REQUIRE((rvit_session_cls_attention(s->it, &stage) != NULL) == (s->has_results && s->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION));
-    REQUIRE((rvit_session_pooled(s->it, &stage) != NULL) == (s->has_results && s->desc.outputs & RVIT_OUTPUT_POOLED));
-    REQUIRE((rvit_session_block_features(s->it, &stage) != NULL) == (s->has_results && s->desc.outputs & RVIT_OUTPUT_BLOCK_FEATURES));
-    REQUIRE((rvit_session_received_attention(s->it, &stage) != NULL) ==
+    REQUIRE((session_floats(s->it, RVIT_RESULT_FEATURES) != NULL) == (s->has_results && s->desc.outputs & RVIT_OUTPUT_FEATURES));
+    REQUIRE((session_floats(s->it, RVIT_RESULT_CLS_ATTENTION) != NULL) == (s->has_results && s->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION));
+    REQUIRE((session_floats(s->it, RVIT_RESULT_POOLED) != NULL) == (s->has_results && s->desc.outputs & RVIT_OUTPUT_POOLED));
+    REQUIRE((session_floats(s->it, RVIT_RESULT_BLOCK_FEATURES) != NULL) ==
+            (s->has_results && s->desc.outputs & RVIT_OUTPUT_BLOCK_FEATURES));
+    REQUIRE((session_floats(s->it, RVIT_RESULT_RECEIVED_ATTENTION) != NULL) ==
             (s->has_results && s->desc.outputs & RVIT_OUTPUT_RECEIVED_ATTENTION));
-    REQUIRE(rvit_session_projected(s->it) == NULL);
+    REQUIRE(session_floats(s->it, RVIT_RESULT_PROJECTED) == NULL);
     rvit_stats stats = RVIT_STATS_INIT;
     EXPECT(rvit_session_get_stats(s->it, &stats), s->it != NULL ? RVIT_OK : RVIT_INVALID_ARGUMENT);
 }

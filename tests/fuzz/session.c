@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <raggedvit/experimental.h>
+#include "tools/cli/session_results.h"
 
 enum { MAX_IMAGES = 4 };
 
@@ -64,36 +65,30 @@ static rvit_prune_desc prune_of(choices *c)
 
 static void look(rvit_session *session, int32_t n_images)
 {
-    const int32_t n_stages = rvit_session_n_stages(session);
+    const int32_t n_stages = session_n_stages(session);
     float grid[(TOKENS - 1) * DIM];
     for (int32_t stage = -2; stage <= n_stages; stage++) {
-        const int32_t *cu = rvit_session_cu_seqlens(session, stage);
+        const int32_t *cu = session_cu_seqlens(session, stage);
         if (cu != NULL && rvit_cu_seqlens_check(cu, n_images, TOKENS + 1, (int64_t)n_images * (TOKENS + 1)) != RVIT_OK)
             fuzz_fail(rvit_status_detail());
         for (int32_t image = -1; image <= n_images; image++) {
             uint8_t mask[TOKENS];
-            const int32_t *kept = rvit_session_kept(session, stage, image);
+            const int32_t *kept = session_kept(session, stage, image);
             for (int32_t i = 0; kept != NULL && i < cu[image + 1] - cu[image]; i++)
                 if (kept[i] < -1 || kept[i] >= TOKENS)
                     fuzz_fail("a kept token that there is not");
-            (void)rvit_session_sizes(session, stage, image);
-            (void)expect_status_of(rvit_session_mask(session, stage, image, mask));
-            (void)expect_status_of(rvit_session_grid(session, image, -1, grid));
+            (void)session_sizes(session, stage, image);
+            (void)expect_status_of(rvit_session_keep_mask(session, stage, image, mask));
+            (void)expect_status_of(rvit_session_feature_grid(session, image, -1, grid));
         }
         rvit_select_args select = RVIT_SELECT_ARGS_INIT;
         (void)expect_status_of(rvit_session_get_select(session, stage, &select));
-        (void)rvit_session_counts(session, stage);
     }
-    for (int32_t what = -1; what <= 3; what++)
-        for (int32_t index = -1; index <= DEPTH; index++) {
-            const void *data;
-            rvit_dtype dtype;
-            int64_t rows;
-            (void)expect_status_of(rvit_session_trace(session, (rvit_trace)what, index, &data, &dtype, &rows));
+    for (int32_t what = -1; what <= 2000; what += what == 20 ? 979 : what == 1010 ? 990 : 1)
+        for (int32_t index = -2; index <= DEPTH; index++) {
+            rvit_result_view view = RVIT_RESULT_VIEW_INIT;
+            (void)expect_status_of(rvit_session_get(session, (rvit_result)what, index, &view));
         }
-    int32_t stage;
-    (void)rvit_session_features(session);
-    (void)rvit_session_cls_attention(session, &stage);
     rvit_session_info info = RVIT_SESSION_INFO_INIT;
     (void)expect_status_of(rvit_session_get_info(session, &info));
     rvit_stats stats = RVIT_STATS_INIT;
@@ -120,7 +115,7 @@ static void run(choices *c, rvit_session *session, int32_t max_images)
     if (args.n_images > MAX_IMAGES && args.n_images <= max_images)
         args.n_images = MAX_IMAGES;
     const uint8_t given = choose_byte(c);
-    args.images = given % 8 == 7 ? NULL : images;
+    args.input.data = given % 8 == 7 ? NULL : images;
     args.keep = given % 2 ? keep : NULL;
     if (given & 64) {
         (void)expect_status_of(rvit_session_enqueue(session, &args));
@@ -137,7 +132,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rvit_model *model = model_of(choose(&c, 2));
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.max_images = choose_int(&c, 1, MAX_IMAGES);
-    desc.prune = prune_of(&c);
+    const rvit_prune_desc prune = prune_of(&c);
+    desc.prune = &prune;
     const uint8_t options = choose_byte(&c);
     desc.trace = options & 1;
     desc.outputs = options >> 1 & 3;
@@ -154,11 +150,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         desc.stream = stream;
     if (options & 128 && rvit_buffer_create(device, MAX_IMAGES * IMAGE * 4, RVIT_BUFFER_UPLOAD, &buffer) == RVIT_OK) {
         memset(rvit_buffer_host(buffer), 0, MAX_IMAGES * IMAGE * 4);
-        if (choose(&c, 2))
-            desc.images.buffer = buffer;
-        else
+        if (choose(&c, 2)) {
+            desc.input_memory = RVIT_INPUT_FIXED;
+            desc.input_view.buffer = buffer;
+        } else {
             desc.logits.buffer = buffer;
-        desc.images.offset = desc.logits.offset = choose(&c, 4) ? 0 : choose_int(&c, -16, 16);
+        }
+        desc.input_view.offset = desc.logits.offset = choose(&c, 4) ? 0 : choose_int(&c, -16, 16);
     }
     rvit_session *session = NULL;
     if (expect_status_of(rvit_session_create(model, &desc, &session)) == RVIT_OK) {

@@ -135,7 +135,7 @@ static void every_allocation(void **state)
     for (int type = RVIT_PRUNE_NONE; type <= LAST_POLICY; type = next_policy(type)) {
         c->desc = session_desc(2, (rvit_prune_type)type, -1, blocks, type == RVIT_PRUNE_NONE ? 0 : type == RVIT_PRUNE_HIPRUNE ? 1 : 2);
         if (type == RVIT_PRUNE_L2_THRESHOLD)
-            c->desc.prune.threshold = 8;
+            prune_in(&c->desc)->threshold = 8;
         c->desc.trace = type % 2;
         c->desc.outputs = type % 3 == 0 ? TOY_OUTPUTS : 0;
         c->desc.fixed_batch = type % 5 == 1;

@@ -2,6 +2,7 @@
 #include "dumps.h"
 
 #include <math.h>
+#include "tools/cli/session_results.h"
 
 /* out = weight x + bias of the tensors name.weight and name.bias. */
 static void apply(const json_t *dump, const char *name, int64_t first_row, int64_t rows, int64_t columns, const double *x, double *out)
@@ -114,10 +115,10 @@ static const double *plain_head(const json_t *dump, const rvit_model_info *info,
 /* Every image's logits are those of the rows that it has left. */
 static void expect_plain(const json_t *dump, const rvit_model_info *info, const rvit_session *session)
 {
-    const int32_t last = rvit_session_n_stages(session) - 1, *cu = rvit_session_cu_seqlens(session, last);
+    const int32_t last = session_n_stages(session) - 1, *cu = session_cu_seqlens(session, last);
     for (int32_t n = 0; n < 2; n++) {
-        const left_rows rows = {.features = rvit_session_features(session) + (int64_t)cu[n] * info->dim,
-                                .sizes = rvit_session_sizes(session, last, n),
+        const left_rows rows = {.features = session_floats(session, RVIT_RESULT_FEATURES) + (int64_t)cu[n] * info->dim,
+                                .sizes = session_sizes(session, last, n),
                                 .n = cu[n + 1] - cu[n],
                                 .n_prefix = info->n_prefix,
                                 .dim = info->dim,
@@ -126,7 +127,7 @@ static void expect_plain(const json_t *dump, const rvit_model_info *info, const 
         assert_in_range(rows.n, info->n_prefix + 1, info->tokens - 1);
         const double *wanted = plain_head(dump, info, &rows);
         for (int32_t c = 0; c < info->n_classes; c++) {
-            const double got = (double)rvit_session_logits(session)[n * info->n_classes + c];
+            const double got = (double)session_floats(session, RVIT_RESULT_LOGITS)[n * info->n_classes + c];
             if (!(fabs(got - wanted[c]) <= DUMP_TOLERANCE))
                 fail_msg("%s, image %d: value %d is %g, should be %g", dump_text(dump, "name"), (int)n, (int)c, got, wanted[c]);
         }
@@ -141,22 +142,22 @@ static void check_policy(const json_t *dump, rvit_model *model, rvit_prune_type 
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.max_images = 3;
     desc.outputs = RVIT_OUTPUT_FEATURES;
-    desc.prune.type = type;
-    desc.prune.n_blocks = 2;
-    desc.prune.blocks[1] = 1;
+    prune_in(&desc)->type = type;
+    prune_in(&desc)->n_blocks = 2;
+    prune_in(&desc)->blocks[1] = 1;
     if (type == RVIT_PRUNE_TOME)
-        desc.prune.merges = 3;
+        prune_in(&desc)->merges = 3;
     rvit_session *session = NULL;
     if (info.n_prefix == info.n_registers && (type == RVIT_PRUNE_EVIT || type == RVIT_PRUNE_ATS)) {
         expect_status(rvit_session_create(model, &desc, &session), RVIT_UNSUPPORTED, "the CLS token, but the model has none");
         return;
     }
     expect_ok(rvit_session_create(model, &desc, &session));
-    dump_images(&info, 2, rvit_session_input(session));
+    dump_images(&info, 2, rvit_session_input_memory(session, NULL));
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = 2;
     expect_ok(rvit_session_run(session, &args, NULL));
-    assert_true((rvit_session_sizes(session, 1, 0) != NULL) == (type == RVIT_PRUNE_TOME));
+    assert_true((session_sizes(session, 1, 0) != NULL) == (type == RVIT_PRUNE_TOME));
     expect_plain(dump, &info, session);
     rvit_session_destroy(session);
 }
@@ -197,14 +198,14 @@ static void masked_heads(void **state)
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.max_images = 2;
     desc.outputs = RVIT_OUTPUT_FEATURES | RVIT_OUTPUT_CLS_ATTENTION;
-    desc.prune.type = RVIT_PRUNE_MASK;
-    desc.prune.n_blocks = 2;
-    desc.prune.blocks[1] = 1;
+    prune_in(&desc)->type = RVIT_PRUNE_MASK;
+    prune_in(&desc)->n_blocks = 2;
+    prune_in(&desc)->blocks[1] = 1;
     rvit_session *session = NULL;
     expect_status(rvit_session_create(model, &desc, &session), RVIT_UNSUPPORTED, "the CLS token, but the model has none");
     desc.outputs = RVIT_OUTPUT_FEATURES;
     expect_ok(rvit_session_create(model, &desc, &session));
-    dump_images(&info, 2, rvit_session_input(session));
+    dump_images(&info, 2, rvit_session_input_memory(session, NULL));
     uint8_t keep[2][2][16] = {{{0}}};
     assert_int_equal(info.tokens, 16);
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
@@ -216,7 +217,7 @@ static void masked_heads(void **state)
     expect_status(rvit_session_run(session, &args, NULL), RVIT_INVALID_ARGUMENT, "keep leaves no token of image 1");
     keep[1][1][5] = 1;
     expect_ok(rvit_session_run(session, &args, NULL));
-    assert_int_equal(rvit_session_cu_seqlens(session, 1)[2], 7);
+    assert_int_equal(session_cu_seqlens(session, 1)[2], 7);
     expect_plain(dump, &info, session);
     rvit_session_destroy(session);
     rvit_model_destroy(model);

@@ -285,7 +285,7 @@ static int mutants_of(const char *file_name)
     json_t *dump = dump_load(dump_folder, file_name);
     rvit_checkpoint *checkpoint = dump_open(dump, NULL);
     info = (rvit_model_info)RVIT_MODEL_INFO_INIT;
-    expect_ok(rvit_checkpoint_get_info(checkpoint, &info));
+    expect_ok(rvit_checkpoint_get_model_info(checkpoint, &info));
     const char *name, *value, *origin;
     for (int32_t i = 0; rvit_checkpoint_fact(checkpoint, i, &name, &value, &origin) == RVIT_OK; i++)
         if (strcmp(name, "rotary pairs") == 0)

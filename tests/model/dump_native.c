@@ -1,5 +1,6 @@
 /* Images of any grids in one batch: pruned by each kind of policy against float64, and every image as if it were alone. */
 #include "dumps.h"
+#include "tools/cli/session_results.h"
 
 static const char pruned_dump[] = "naflex_siglip2.json";
 static const char *const dumps[] = {pruned_dump,           "naflex_timm_gap.json", "native_timm_distilled.json", "native_timm_eva02.json",
@@ -31,7 +32,7 @@ static void close_subject(subject *s)
 /* What is left of each image after the last stage. */
 static void expect_left(const json_t *left, const rvit_session *session)
 {
-    const int32_t *cu = rvit_session_cu_seqlens(session, rvit_session_n_stages(session) - 1);
+    const int32_t *cu = session_cu_seqlens(session, session_n_stages(session) - 1);
     size_t i;
     json_t *n;
     json_array_foreach((json_t *)left, i, n) assert_int_equal(cu[i + 1] - cu[i], json_integer_value(n));
@@ -48,7 +49,7 @@ static void pruned(void **state)
     json_array_foreach(json_object_get(s.dump, "pruned"), index, prune)
     {
         rvit_session_desc desc = dump_session_desc(s.dump, &s.info);
-        desc.prune = dump_prune(prune);
+        *prune_in(&desc) = dump_prune(prune);
         rvit_session *session = NULL;
         expect_ok(rvit_session_create(s.model, &desc, &session));
         float *patches = dump_patches(s.dump, &s.info);
@@ -56,8 +57,10 @@ static void pruned(void **state)
         dump_run_patches(s.dump, &s.info, session, patches);
         expect_left(json_object_get(prune, "left"), session);
         const double most = 1e-5 * dump_largest(s.dump);
-        const double difference = dump_difference(json_object_get(prune, "outputs"), rvit_session_logits(session), s.info.n_classes, NULL);
-        const double unpruned = dump_difference(json_object_get(s.dump, "outputs"), rvit_session_logits(session), s.info.n_classes, NULL);
+        const double difference =
+            dump_difference(json_object_get(prune, "outputs"), session_floats(session, RVIT_RESULT_LOGITS), s.info.n_classes, NULL);
+        const double unpruned =
+            dump_difference(json_object_get(s.dump, "outputs"), session_floats(session, RVIT_RESULT_LOGITS), s.info.n_classes, NULL);
         printf("%-10s %.2e of %.2e, from the unpruned %.2e\n", dump_text(prune, "policy"), difference, most, unpruned);
         assert_true(difference <= most && unpruned > 1000 * most);
         rvit_session_destroy(session);
@@ -99,17 +102,18 @@ static answer run(const subject *s, rvit_session *session, const gridded *b)
 {
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = b->n_images;
-    args.grids = b->grids;
-    args.patches = b->patches;
+    args.input.kind = RVIT_INPUT_PATCHES;
+    args.input.grids = b->grids;
+    args.input.data = b->patches;
     expect_ok(rvit_session_run(session, &args, NULL));
-    const int32_t last = rvit_session_n_stages(session) - 1, stages[3] = {-1, last < 0 ? -1 : 0, last};
+    const int32_t last = session_n_stages(session) - 1, stages[3] = {-1, last < 0 ? -1 : 0, last};
     answer a = {.features = NULL};
     for (int i = 0; i < 3; i++)
-        a.lengths[i] = keep_copy(rvit_session_cu_seqlens(session, stages[i]), 4 * ((int64_t)b->n_images + 1));
+        a.lengths[i] = keep_copy(session_cu_seqlens(session, stages[i]), 4 * ((int64_t)b->n_images + 1));
     const int64_t rows = a.lengths[2][b->n_images];
-    a.features = keep_copy(rvit_session_features(session), rows * s->info.dim * 4);
-    a.logits = keep_copy(rvit_session_logits(session), (int64_t)b->n_images * s->info.n_classes * 4);
-    a.kept = keep_copy(rvit_session_kept(session, last, 0), rows * 4);
+    a.features = keep_copy(session_floats(session, RVIT_RESULT_FEATURES), rows * s->info.dim * 4);
+    a.logits = keep_copy(session_floats(session, RVIT_RESULT_LOGITS), (int64_t)b->n_images * s->info.n_classes * 4);
+    a.kept = keep_copy(session_kept(session, last, 0), rows * 4);
     return a;
 }
 
@@ -131,26 +135,26 @@ static rvit_session *session_of(const subject *s, rvit_prune_type type, int32_t 
 {
     rvit_session_desc desc = dump_session_desc(s->dump, &s->info);
     desc.outputs = RVIT_OUTPUT_FEATURES;
-    desc.prune.type = type;
+    prune_in(&desc)->type = type;
     if (type != RVIT_PRUNE_NONE && type != RVIT_PRUNE_PIXELPRUNE) {
-        desc.prune.n_blocks = 1;
-        desc.prune.blocks[0] = type == RVIT_PRUNE_MAP_PROBE ? 1 : 0;
+        prune_in(&desc)->n_blocks = 1;
+        prune_in(&desc)->blocks[0] = type == RVIT_PRUNE_MAP_PROBE ? 1 : 0;
     }
     if (type == RVIT_PRUNE_L2_THRESHOLD)
-        desc.prune.threshold = 10;
+        prune_in(&desc)->threshold = 10;
     if (type == RVIT_PRUNE_ATS)
-        desc.prune.n_samples = 7;
+        prune_in(&desc)->n_samples = 7;
     if (type == RVIT_PRUNE_TOME) {
-        desc.prune.merges = 3;
-        desc.prune.n_blocks = 2;
-        desc.prune.blocks[1] = 1;
+        prune_in(&desc)->merges = 3;
+        prune_in(&desc)->n_blocks = 2;
+        prune_in(&desc)->blocks[1] = 1;
     }
     rvit_session *session = NULL;
     const rvit_status status = rvit_session_create(s->model, &desc, &session);
     if (status == RVIT_UNSUPPORTED) /* the model lacks what the policy scores by */
         return NULL;
     expect_ok(status);
-    *out_n_stages = rvit_session_n_stages(session);
+    *out_n_stages = session_n_stages(session);
     return session;
 }
 
@@ -214,12 +218,13 @@ static void replays(void **state)
         float *patches = scratch((size_t)(MAX_TOKENS * width) * sizeof *patches);
         rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
         desc.outputs = RVIT_OUTPUT_FEATURES;
-        desc.native = 1;
+        desc.variable_resolution = 1;
+        desc.input = RVIT_INPUT_PATCHES;
         desc.max_images = MAX_IMAGES;
         desc.max_tokens = MAX_TOKENS;
         desc.max_len = MAX_LEN;
-        desc.prune.type = RVIT_PRUNE_RECEIVED;
-        desc.prune.n_blocks = 1;
+        prune_in(&desc)->type = RVIT_PRUNE_RECEIVED;
+        prune_in(&desc)->n_blocks = 1;
         rvit_session *session = NULL, *own = NULL;
         expect_ok(rvit_session_create(s.model, &desc, &session));
         for (int r = 0; r < (H.is_slow ? 3 : H.desc.backend == RVIT_BACKEND_CUDA ? RUNS / 10 : RUNS); r++) {
@@ -265,9 +270,9 @@ static void masks_and_grids(void **state)
     const int32_t *grids = dump_grids(s.dump), n_images = (int32_t)dump_integer(s.dump, "n_images"), dim = s.info.dim;
     rvit_session_desc desc = dump_session_desc(s.dump, &s.info);
     desc.outputs = RVIT_OUTPUT_FEATURES;
-    desc.prune.type = RVIT_PRUNE_MASK;
-    desc.prune.n_blocks = 2;
-    desc.prune.blocks[1] = 1;
+    prune_in(&desc)->type = RVIT_PRUNE_MASK;
+    prune_in(&desc)->n_blocks = 2;
+    prune_in(&desc)->blocks[1] = 1;
     uint8_t *keep = scratch(2 * (size_t)desc.max_tokens), *mask = scratch((size_t)desc.max_len);
     float *grid = scratch((size_t)(desc.max_len * dim) * sizeof *grid);
     memset(keep, 1, 2 * (size_t)desc.max_tokens);
@@ -281,20 +286,21 @@ static void masks_and_grids(void **state)
     expect_ok(rvit_session_create(s.model, &desc, &session));
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = n_images;
-    args.grids = grids;
-    args.patches = dump_patches(s.dump, &s.info);
+    args.input.kind = RVIT_INPUT_PATCHES;
+    args.input.grids = grids;
+    args.input.data = dump_patches(s.dump, &s.info);
     args.keep = keep;
     expect_ok(rvit_session_run(session, &args, NULL));
-    const int32_t *cu = rvit_session_cu_seqlens(session, 1);
+    const int32_t *cu = session_cu_seqlens(session, 1);
     for (int32_t i = 0; i < n_images; i++) {
         const int32_t patches = grids[2 * i] * grids[2 * i + 1], tokens = s.info.n_prefix + patches;
         assert_int_equal(cu[i + 1] - cu[i], tokens - 2);
-        expect_ok(rvit_session_mask(session, 1, i, mask));
+        expect_ok(rvit_session_keep_mask(session, 1, i, mask));
         for (int32_t t = 0; t < tokens; t++)
             assert_int_equal(mask[t], t != tokens - 1 && t != s.info.n_prefix);
-        expect_ok(rvit_session_grid(session, i, -7, grid));
+        expect_ok(rvit_session_feature_grid(session, i, -7, grid));
         assert_true(grid[0] == -7 && grid[(patches - 1) * dim] == -7);
-        assert_memory_equal(grid + dim, rvit_session_features(session) + (cu[i] + s.info.n_prefix) * dim,
+        assert_memory_equal(grid + dim, session_floats(session, RVIT_RESULT_FEATURES) + (cu[i] + s.info.n_prefix) * dim,
                             (size_t)((patches - 2) * dim) * sizeof *grid);
     }
     keep[0] = 0;
@@ -312,16 +318,21 @@ static void size_rule(void **state)
     } cases[] = {{480, 640, 16, 256, {14, 18}}, {1080, 1920, 16, 256, {12, 21}}, {500, 333, 16, 256, {19, 13}},
                  {1000, 30, 16, 256, {85, 3}},  {1, 1, 16, 256, {7, 7}},         {480, 640, 16, 1024, {27, 36}},
                  {8000, 6000, 14, 1, {1, 1}}};
+    rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
     int32_t grid[2];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        expect_ok(rvit_naflex_grid(cases[i].height, cases[i].width, cases[i].patch_size, cases[i].max_patches, grid));
+        recipe.patch_size = cases[i].patch_size;
+        recipe.max_patches = cases[i].max_patches;
+        expect_ok(rvit_image_recipe_grid(&recipe, cases[i].height, cases[i].width, grid));
         assert_memory_equal(grid, cases[i].grid, sizeof grid);
     }
-    expect_status(rvit_naflex_grid(0, 5, 16, 256, grid), RVIT_INVALID_ARGUMENT, "the image has 0 x 5 pixels");
-    expect_status(rvit_naflex_grid(5, (1 << 20) + 1, 16, 256, grid), RVIT_INVALID_ARGUMENT, "the image has 5 x 1048577 pixels");
-    expect_status(rvit_naflex_grid(5, 5, 0, 256, grid), RVIT_INVALID_ARGUMENT, "patch_size is 0");
-    expect_status(rvit_naflex_grid(5, 5, 16, 0, grid), RVIT_INVALID_ARGUMENT, "max_patches is 0");
-    expect_status(rvit_naflex_grid(5, 5, 16, 256, NULL), RVIT_INVALID_ARGUMENT, "out_grid is NULL");
+    expect_status(rvit_image_recipe_grid(&recipe, 0, 5, grid), RVIT_INVALID_ARGUMENT, "the image has 0 x 5 pixels");
+    expect_status(rvit_image_recipe_grid(&recipe, 5, (1 << 20) + 1, grid), RVIT_INVALID_ARGUMENT, "the image has 5 x 1048577 pixels");
+    expect_status(rvit_image_recipe_grid(&recipe, 5, 5, NULL), RVIT_INVALID_ARGUMENT, "out_grid is NULL");
+    recipe.patch_size = 0;
+    expect_status(rvit_image_recipe_grid(&recipe, 5, 5, grid), RVIT_INVALID_ARGUMENT, "patch_size is 0");
+    recipe.max_patches = 0;
+    expect_status(rvit_image_recipe_grid(&recipe, 5, 5, grid), RVIT_UNSUPPORTED, "merge and max_patches are 0");
 }
 
 /* Runs that are refused name the image; the session goes on. */
@@ -330,7 +341,8 @@ static void refused_runs(void **state)
     (void)state;
     subject s = open_subject(pruned_dump);
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-    desc.native = 1;
+    desc.variable_resolution = 1;
+    desc.input = RVIT_INPUT_PATCHES;
     desc.max_images = 3;
     desc.max_tokens = 60;
     desc.max_len = 30;
@@ -352,22 +364,22 @@ static void refused_runs(void **state)
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         args.n_images = cases[i].n_images;
-        args.grids = cases[i].grids;
-        args.patches = patches;
+        args.input.kind = RVIT_INPUT_PATCHES;
+        args.input.grids = cases[i].grids;
+        args.input.data = patches;
         expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, cases[i].word);
     }
     args.n_images = 1;
-    args.images = image;
-    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "images is given, but with session desc's native");
-    args.images = NULL;
-    args.grids = NULL;
-    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "grids is NULL");
-    args.grids = (const int32_t[]){5, 6};
+    args.input = (rvit_input){.data = image};
+    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "input.kind is TENSOR, the session's input is PATCHES");
+    args.input = (rvit_input){.kind = RVIT_INPUT_PATCHES};
+    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "input.grids is NULL");
+    args.input.grids = (const int32_t[]){5, 6};
     expect_ok(rvit_session_run(session, &args, NULL));
     args.n_images = 0;
-    args.grids = NULL;
+    args.input.grids = NULL;
     expect_ok(rvit_session_run(session, &args, NULL));
-    assert_int_equal(rvit_session_cu_seqlens(session, -1)[0], 0);
+    assert_int_equal(session_cu_seqlens(session, -1)[0], 0);
     rvit_session_destroy(session);
     close_subject(&s);
 }
@@ -381,15 +393,15 @@ static void refused_sessions(void **state)
         rvit_status status;
         const char *word;
     } cases[] = {
-        {2, 0, 0, 0, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "native is 2, expected 0 or 1"},
-        {0, 9, 0, 0, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "max_tokens is given, but native is 0"},
-        {0, 0, 9, 0, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "max_len is given, but native is 0"},
+        {2, 0, 0, 0, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "variable_resolution is 2, expected 0 or 1"},
+        {0, 9, 0, 0, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "max_tokens is given, but variable_resolution is 0"},
+        {0, 0, 9, 0, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "max_len is given, but variable_resolution is 0"},
         {1, 20, 2, 0, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "max_len is 2, an image has 3 tokens or more"},
         {1, 20, -1, 0, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "max_len is -1"},
         {1, 20, 21, 0, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "max_tokens is 20, expected max_len (21) or more"},
         {1, INT32_MAX, 21, 0, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "max_tokens is 2147483647"},
-        {1, 0, 0, 1, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "fixed_batch is 1, but with native"},
-        {1, 0, 0, 0, 1, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "dense_fallback is 1, but with native"},
+        {1, 0, 0, 1, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "fixed_batch is 1, but with variable_resolution"},
+        {1, 0, 0, 0, 1, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "dense_fallback is 1, but with variable_resolution"},
         {1, 0, 0, 0, 0, 1, RVIT_PRUNE_ATS, RVIT_UNSUPPORTED, "give prune desc's n_samples"},
         {1, 0, 0, 0, 0, 1, RVIT_PRUNE_HIPRUNE, RVIT_UNSUPPORTED, "hiprune needs the neighbours of a patch"},
         {1, 0, 0, 0, 0, 2, RVIT_PRUNE_DYNAMICVIT, RVIT_UNSUPPORTED, "give one block"},
@@ -398,14 +410,15 @@ static void refused_sessions(void **state)
     rvit_session *session = NULL;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-        desc.native = cases[i].native;
+        desc.variable_resolution = cases[i].native;
+        desc.input = cases[i].native ? RVIT_INPUT_PATCHES : RVIT_INPUT_TENSOR;
         desc.max_tokens = cases[i].max_tokens;
         desc.max_len = cases[i].max_len;
         desc.fixed_batch = cases[i].fixed_batch;
         desc.dense_fallback = cases[i].dense_fallback;
-        desc.prune.type = cases[i].prune;
-        desc.prune.n_blocks = cases[i].n_blocks;
-        desc.prune.blocks[1] = 1;
+        prune_in(&desc)->type = cases[i].prune;
+        prune_in(&desc)->n_blocks = cases[i].n_blocks;
+        prune_in(&desc)->blocks[1] = 1;
         expect_status(rvit_session_create(s.model, &desc, &session), cases[i].status, cases[i].word);
     }
     /* A table that was already resampled. */
@@ -416,16 +429,18 @@ static void refused_sessions(void **state)
     expect_ok(rvit_checkpoint_open(dump_checkpoint(s.dump), &other, &checkpoint));
     expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, NULL, &model));
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-    desc.native = 1;
+    desc.variable_resolution = 1;
+    desc.input = RVIT_INPUT_PATCHES;
     expect_status(rvit_session_create(model, &desc, &session), RVIT_UNSUPPORTED, "(3 x 3 patches, not 4 x 4)");
     rvit_model_destroy(model);
     rvit_checkpoint_destroy(checkpoint);
     /* Grids for a session of one size. */
-    desc.native = 0;
+    desc.variable_resolution = 0;
+    desc.input = RVIT_INPUT_TENSOR;
     expect_ok(rvit_session_create(s.model, &desc, &session));
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
-    args.grids = dump_grids(s.dump);
-    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "grids is given, but session desc's native is 0");
+    args.input.grids = dump_grids(s.dump);
+    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "input.grids is given, but the session's input is TENSOR");
     rvit_session_destroy(session);
     close_subject(&s);
 }
@@ -436,7 +451,7 @@ static void places_of(rvit_prune_type type)
     subject s = open_subject("native_timm_distilled.json");
     rvit_session_desc plain = dump_session_desc(s.dump, &s.info);
     json_t *tiles = json_pack("{s:[i, i], s:f}", "tile", 2, 2, "step", 0.0);
-    plain.prune.type = type;
+    prune_in(&plain)->type = type;
     const int64_t row = (int64_t)s.info.channels * s.info.patch_size * s.info.patch_size * 4,
                   logits_size = plain.max_images * s.info.n_classes * 4;
     const int32_t *grids = dump_grids(s.dump);
@@ -456,34 +471,34 @@ static void places_of(rvit_prune_type type)
         rvit_session_desc desc = plain;
         rvit_session *session = NULL;
         rvit_run_args args = RVIT_RUN_ARGS_INIT;
-        if (way == 2)
-            desc.images.buffer = patches;
-        desc.run_views = way == 3;
+        desc.input_view.buffer = way == 2 ? patches : NULL;
+        desc.input_memory = way == 3 ? RVIT_INPUT_RUN : way == 2 ? RVIT_INPUT_FIXED : RVIT_INPUT_HOST;
         expect_ok(rvit_session_create(s.model, &desc, &session));
         args.n_images = b.n_images;
-        args.grids = grids;
+        args.input.kind = RVIT_INPUT_PATCHES;
+        args.input.grids = grids;
         logits[way] = scratch((size_t)logits_size);
         if (way == 0)
-            args.patches = b.patches;
+            args.input.data = b.patches;
         if (way == 1)
-            memcpy(rvit_session_input(session), b.patches, (size_t)b.n_values * sizeof *b.patches);
+            memcpy(rvit_session_input_memory(session, NULL), b.patches, (size_t)b.n_values * sizeof *b.patches);
         if (way == 3) {
-            args.device_images.buffer = patches;
-            args.device_logits.buffer = out;
+            args.input.view.buffer = patches;
+            args.logits.buffer = out;
         }
         for (int again = 0; again < 2; again++)
             expect_ok(rvit_session_run(session, &args, way == 3 ? NULL : logits[way]));
         if (way == 3)
-            expect_ok(rvit_stream_read(stream, args.device_logits, logits[way], logits_size));
+            expect_ok(rvit_stream_read(stream, args.logits, logits[way], logits_size));
         expect_ok(rvit_stream_synchronize(stream));
         assert_memory_equal(logits[way], logits[0], (size_t)logits_size);
         if (type != RVIT_PRUNE_NONE)
-            assert_true(rvit_session_cu_seqlens(session, 0)[b.n_images] < plain.max_tokens / 2);
+            assert_true(session_cu_seqlens(session, 0)[b.n_images] < plain.max_tokens / 2);
         if (way == 2 || way == 3) {
-            args.patches = b.patches;
+            args.input.data = b.patches;
             expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT,
-                          way == 2 ? "patches is given, but the session takes them from session desc's images"
-                                   : "patches is given, but with run_views device_images takes its place");
+                          way == 2 ? "input.data is given, but the session's input_memory is FIXED"
+                                   : "input.data is given, but the session's input_memory is RUN");
         }
         rvit_session_destroy(session);
     }
@@ -514,10 +529,11 @@ static void small_images(void **state)
             float *patches = scratch((size_t)((2 * SMALL + 36) * width) * sizeof *patches);
             int32_t grids[2 * (SMALL + 1)] = {[2 * SMALL] = 6, 6};
             rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-            desc.native = 1;
+            desc.variable_resolution = 1;
+            desc.input = RVIT_INPUT_PATCHES;
             desc.outputs = RVIT_OUTPUT_FEATURES;
-            desc.prune.type = policies[p];
-            desc.prune.n_blocks = policies[p] != RVIT_PRUNE_NONE && policies[p] != RVIT_PRUNE_PIXELPRUNE;
+            prune_in(&desc)->type = policies[p];
+            prune_in(&desc)->n_blocks = policies[p] != RVIT_PRUNE_NONE && policies[p] != RVIT_PRUNE_PIXELPRUNE;
             desc.max_images = SMALL + 1;
             desc.max_len = s.info.n_prefix + 36;
             desc.max_tokens = desc.max_len;
@@ -565,12 +581,13 @@ static void memory(void **state)
     subject s = open_subject("native_hf_dinov3.json");
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     rvit_memory_info info = RVIT_MEMORY_INFO_INIT;
-    desc.native = 1;
+    desc.variable_resolution = 1;
+    desc.input = RVIT_INPUT_PATCHES;
     desc.max_images = 7;
     desc.max_tokens = 200;
     desc.max_len = 50;
-    desc.prune.type = RVIT_PRUNE_L2;
-    desc.prune.n_blocks = 1;
+    prune_in(&desc)->type = RVIT_PRUNE_L2;
+    prune_in(&desc)->n_blocks = 1;
     expect_ok(rvit_session_memory(s.model, &desc, &info));
     const int64_t d = s.info.dim, b = desc.max_images, bt = desc.max_tokens, pixels = 3 * s.info.patch_size * s.info.patch_size;
     /* Of 50 tokens 25 compete and stay, and the prefix: of n never more than n / 2 + 1 + n_prefix. */
@@ -602,13 +619,15 @@ static void updates(void **state)
     expect_ok(rvit_session_create(s.model, &desc, &session));
     expect_status(rvit_model_update(s.model, checkpoint), RVIT_INVALID_ARGUMENT, "position table or its resampling");
     dump_run_all(s.dump, &s.info, session);
-    assert_true(dump_difference(json_object_get(s.dump, "outputs"), rvit_session_logits(session), s.info.n_classes, NULL) < 1e-4);
+    assert_true(dump_difference(json_object_get(s.dump, "outputs"), session_floats(session, RVIT_RESULT_LOGITS), s.info.n_classes, NULL) <
+                1e-4);
     rvit_session_destroy(session);
     /* Without sessions that have taken it over it may, and the next takes it. */
     expect_ok(rvit_model_update(s.model, checkpoint));
     expect_ok(rvit_session_create(s.model, &desc, &session));
     dump_run_all(s.dump, &s.info, session);
-    assert_true(dump_difference(json_object_get(s.dump, "outputs"), rvit_session_logits(session), s.info.n_classes, NULL) > 1e-3);
+    assert_true(dump_difference(json_object_get(s.dump, "outputs"), session_floats(session, RVIT_RESULT_LOGITS), s.info.n_classes, NULL) >
+                1e-3);
     rvit_session_destroy(session);
     rvit_checkpoint_destroy(checkpoint);
     close_subject(&s);

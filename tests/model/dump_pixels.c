@@ -2,6 +2,7 @@
 #include "dumps.h"
 
 #include <math.h>
+#include "tools/cli/session_results.h"
 
 enum { PATCH = 4, MAX_IMAGES = 5, LEVELS = 3 };
 static const int32_t grids[2 * MAX_IMAGES] = {5, 7, 1, 1, 3, 4, 8, 2, 6, 6};
@@ -74,12 +75,13 @@ static rvit_session *session_of(rvit_model *model, int with_pictures, double tau
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     rvit_session *session = NULL;
     desc.max_images = MAX_IMAGES;
-    desc.native = 1;
+    desc.variable_resolution = 1;
     desc.max_len = 40;
     desc.max_tokens = 110;
-    desc.prune.type = RVIT_PRUNE_PIXELPRUNE;
-    desc.prune.tau = tau;
-    desc.max_picture_bytes = with_pictures ? 1 << 16 : 0;
+    prune_in(&desc)->type = RVIT_PRUNE_PIXELPRUNE;
+    prune_in(&desc)->tau = tau;
+    desc.input = with_pictures ? RVIT_INPUT_IMAGES : RVIT_INPUT_PATCHES;
+    desc.input_bytes = with_pictures ? 1 << 16 : 0;
     desc.recipe = with_pictures ? recipe : NULL;
     expect_ok(rvit_session_create(model, &desc, &session));
     return session;
@@ -103,7 +105,7 @@ static void expect_kept(const pictures *p, const rvit_session *session, int32_t 
     for (int32_t i = 0; i < MAX_IMAGES; i++) {
         int32_t wanted[64];
         const int32_t n = kept_patches(p->data[i], &grids[2 * i], levels, wanted);
-        const int32_t *cu = rvit_session_cu_seqlens(session, 0), *kept = rvit_session_kept(session, 0, i);
+        const int32_t *cu = session_cu_seqlens(session, 0), *kept = session_kept(session, 0, i);
         assert_int_equal(cu[i + 1] - cu[i], n);
         assert_memory_equal(kept, wanted, (size_t)n * sizeof *wanted);
         *left += n;
@@ -138,12 +140,10 @@ static void pixels(void **state)
                 const pictures p = random_pictures();
                 rvit_run_args args = RVIT_RUN_ARGS_INIT;
                 args.n_images = MAX_IMAGES;
-                args.pictures = p.images;
+                args.input = (rvit_input){.kind = RVIT_INPUT_IMAGES, .data = p.images};
                 expect_ok(rvit_session_run(of_pictures, &args, NULL));
                 expect_kept(&p, of_pictures, taus[t].levels, &left);
-                args.pictures = NULL;
-                args.grids = grids;
-                args.patches = patches_of(&p, &recipe);
+                args.input = (rvit_input){.kind = RVIT_INPUT_PATCHES, .data = patches_of(&p, &recipe), .grids = grids};
                 expect_ok(rvit_session_run(of_patches, &args, NULL));
                 expect_kept(&p, of_patches, taus[t].levels, &left);
             }
@@ -176,15 +176,15 @@ static void nothing_repeats(void **state)
         expect_ok(rvit_model_get_info(model, &info));
         rvit_session_desc desc = dump_session_desc(dump, &info);
         rvit_session *session = NULL;
-        desc.prune.type = RVIT_PRUNE_PIXELPRUNE;
+        prune_in(&desc)->type = RVIT_PRUNE_PIXELPRUNE;
         desc.outputs = RVIT_OUTPUT_FEATURES;
         expect_ok(rvit_session_create(model, &desc, &session));
         dump_run_all(dump, &info, session);
-        assert_int_equal(rvit_session_cu_seqlens(session, 0)[desc.max_images], rvit_session_cu_seqlens(session, -1)[desc.max_images]);
-        const float *rows = dump_integer(dump, "features") ? rvit_session_features(session) : rvit_session_logits(session);
+        assert_int_equal(session_cu_seqlens(session, 0)[desc.max_images], session_cu_seqlens(session, -1)[desc.max_images]);
+        const float *rows =
+            dump_integer(dump, "features") ? session_floats(session, RVIT_RESULT_FEATURES) : session_floats(session, RVIT_RESULT_LOGITS);
         assert_true(dump_difference(json_object_get(dump, "outputs"), rows, dump_integer(dump, "features") ? info.dim : info.n_classes,
-                                    dump_integer(dump, "features") ? rvit_session_cu_seqlens(session, 0) : NULL) <=
-                    1e-5 * dump_largest(dump));
+                                    dump_integer(dump, "features") ? session_cu_seqlens(session, 0) : NULL) <= 1e-5 * dump_largest(dump));
         rvit_session_destroy(session);
         rvit_model_destroy(model);
         rvit_checkpoint_destroy(checkpoint);
@@ -215,16 +215,17 @@ static void refused(void **state)
         {RVIT_PRUNE_L2, 0.1, 1, 0, 0, RVIT_INVALID_ARGUMENT, "tau is given, but the policy l2 has no such parameter"},
         {RVIT_PRUNE_NONE, 0.1, 1, 0, 0, RVIT_INVALID_ARGUMENT, "tau is given, but the policy none"},
         {RVIT_PRUNE_PIXELPRUNE, 0, 1, 1, 0, RVIT_INVALID_ARGUMENT, "blocks is given, but the policy pixelprune"},
-        {RVIT_PRUNE_PIXELPRUNE, 0, 0, 0, 0, RVIT_UNSUPPORTED, "native is 0, but pixelprune prunes at native resolution alone"},
+        {RVIT_PRUNE_PIXELPRUNE, 0, 0, 0, 0, RVIT_UNSUPPORTED, "variable_resolution is 0, but pixelprune prunes at native resolution alone"},
         {RVIT_PRUNE_PIXELPRUNE, 0.1, 1, 0, 1, RVIT_UNSUPPORTED, "tells the std of its pictures"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
         rvit_session *session = NULL;
-        desc.native = cases[i].native;
-        desc.prune.type = cases[i].type;
-        desc.prune.tau = cases[i].tau;
-        desc.prune.n_blocks = cases[i].n_blocks;
+        desc.variable_resolution = cases[i].native;
+        desc.input = cases[i].native ? RVIT_INPUT_PATCHES : RVIT_INPUT_TENSOR;
+        prune_in(&desc)->type = cases[i].type;
+        prune_in(&desc)->tau = cases[i].tau;
+        prune_in(&desc)->n_blocks = cases[i].n_blocks;
         expect_status(rvit_session_create(cases[i].is_bare ? other : model, &desc, &session), cases[i].status, cases[i].word);
     }
     rvit_model_destroy(other);

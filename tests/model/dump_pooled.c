@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <math.h>
+#include "tools/cli/session_results.h"
 
 static const double TOLERANCE = 1e-4; /* as test_dumps.c has it for float32 */
 
@@ -60,8 +61,9 @@ static double apply(const plain_head *head, const float *row, int32_t width, int
 /* The largest difference of the head redone on the pooled rows from the dump's outputs; of a headless model of those rows. */
 static double largest_difference_of(const json_t *dump, const rvit_model_info *info, const rvit_session *session)
 {
-    int32_t width = 0;
-    const float *pooled = rvit_session_pooled(session, &width);
+    const rvit_result_view view = session_result(session, RVIT_RESULT_POOLED, 0);
+    const int32_t width = view.width;
+    const float *pooled = view.data;
     assert_non_null(pooled);
     if (info->n_classes == 0 && info->pooling != RVIT_POOLING_CLS)
         return 0; /* the dump has the CLS rows */
@@ -90,7 +92,7 @@ static double run_pooled(const json_t *dump, const rvit_model_info *info, rvit_m
     dump_run_all(dump, info, session);
     const double largest = largest_difference_of(dump, info, session);
     if (info->embedding_dim > 0)
-        assert_memory_equal(rvit_session_projected(session), rvit_session_logits(session),
+        assert_memory_equal(session_floats(session, RVIT_RESULT_PROJECTED), session_floats(session, RVIT_RESULT_LOGITS),
                             (size_t)(desc.max_images * info->embedding_dim) * sizeof(float));
     rvit_session_destroy(session);
     return largest;
@@ -175,7 +177,7 @@ static void what_projects(void **state)
         rvit_checkpoint *checkpoint = NULL;
         rvit_model_info info = RVIT_MODEL_INFO_INIT;
         expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), NULL, &checkpoint));
-        expect_ok(rvit_checkpoint_get_info(checkpoint, &info));
+        expect_ok(rvit_checkpoint_get_model_info(checkpoint, &info));
         if (info.embedding_dim != models[i].width)
             fail_msg("%s: embedding_dim is %d, expected %d", models[i].file_name, (int)info.embedding_dim, (int)models[i].width);
         rvit_checkpoint_destroy(checkpoint);

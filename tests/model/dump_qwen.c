@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <unistd.h>
+#include "tools/cli/session_results.h"
 
 const char *const qwen_dumps[N_QWEN_DUMPS] = {"qwen2_5_vl.json", "qwen2_5_vl_bare.json", "qwen2_5_vl_heads_80.json",
                                               "qwen3_vl.json",   "qwen3_vl_bare.json",   "qwen3_vl_heads_72.json"};
@@ -59,22 +60,21 @@ static void outputs(void **state)
         desc.outputs |= t.info.n_deepstack > 0 ? RVIT_OUTPUT_DEEPSTACK : 0;
         rvit_session *session = NULL;
         expect_ok(rvit_session_create(t.model, &desc, &session));
-        assert_null(rvit_session_merged(session));
-        int32_t stage = 0;
+        assert_null(session_floats(session, RVIT_RESULT_MERGED));
         dump_run_all(t.dump, &t.info, session);
-        expect_rows(&t, "merged", json_object_get(t.dump, "outputs"), rvit_session_merged(session), t.info.merged_dim, NULL);
+        expect_rows(&t, "merged", json_object_get(t.dump, "outputs"), session_floats(session, RVIT_RESULT_MERGED), t.info.merged_dim, NULL);
         for (int32_t k = 0; k < t.info.n_deepstack; k++)
-            expect_rows(&t, "deepstack", json_array_get(deepstack, (size_t)k), rvit_session_deepstack(session, k, &stage),
+            expect_rows(&t, "deepstack", json_array_get(deepstack, (size_t)k), session_result(session, RVIT_RESULT_DEEPSTACK, k).data,
                         t.info.merged_dim, NULL);
-        assert_null(rvit_session_deepstack(session, -1, &stage));
-        assert_null(rvit_session_deepstack(session, t.info.n_deepstack, &stage));
+        assert_null(session_result(session, RVIT_RESULT_DEEPSTACK, -1).data);
+        assert_null(session_result(session, RVIT_RESULT_DEEPSTACK, t.info.n_deepstack).data);
         if (rows != NULL) {
             int32_t *from = scratch(json_array_size(rows) * sizeof *from);
             for (int32_t i = 0; i < (int32_t)json_array_size(rows); i++)
                 from[i] = 3 * i;
-            expect_rows(&t, "rows", rows, rvit_session_features(session), t.info.dim, from);
+            expect_rows(&t, "rows", rows, session_floats(session, RVIT_RESULT_FEATURES), t.info.dim, from);
             /* The last block's, too: no norm follows. */
-            expect_rows(&t, "block rows", rows, rvit_session_block_features(session, &stage), t.info.dim, from);
+            expect_rows(&t, "block rows", rows, session_floats(session, RVIT_RESULT_BLOCK_FEATURES), t.info.dim, from);
         }
         rvit_session_destroy(session);
         qwen_close(&t);
@@ -94,7 +94,7 @@ static void rows_on_the_device(void **state)
         expect_ok(rvit_session_create(t.model, &desc, &host));
         dump_run_all(t.dump, &t.info, host);
         const int64_t tokens = desc.max_tokens > 0 ? desc.max_tokens : (int64_t)desc.max_images * desc.max_len;
-        const int64_t size = tokens / 4 * t.info.merged_dim * 4, live = rvit_session_cu_seqlens(host, -1)[desc.max_images] / 4;
+        const int64_t size = tokens / 4 * t.info.merged_dim * 4, live = session_cu_seqlens(host, -1)[desc.max_images] / 4;
         rvit_stream *stream = NULL;
         rvit_buffer *buffer = NULL;
         expect_ok(rvit_stream_create(H.device[DEVICE], &stream));
@@ -104,16 +104,18 @@ static void rows_on_the_device(void **state)
         desc.deepstack = (rvit_view){n > 0 ? buffer : NULL, n > 0 ? 32 + size : 0};
         expect_ok(rvit_session_create(t.model, &desc, &session));
         dump_run_all(t.dump, &t.info, session);
-        assert_null(rvit_session_merged(session));
+        assert_null(session_floats(session, RVIT_RESULT_MERGED));
         float *found = scratch((size_t)size);
         for (int32_t k = -1; k < n; k++) {
-            int32_t stage = -2, wanted = -2;
-            const float *rows = k < 0 ? rvit_session_merged(host) : rvit_session_deepstack(host, k, &wanted);
+            const rvit_result what = k < 0 ? RVIT_RESULT_MERGED : RVIT_RESULT_DEEPSTACK;
+            const rvit_result_view wanted = session_result(host, what, k < 0 ? 0 : k);
+            rvit_result_view got = RVIT_RESULT_VIEW_INIT;
             expect_ok(rvit_stream_read(stream, (rvit_view){buffer, 32 + (k + 1) * size}, found, size));
-            assert_memory_equal(found, rows, (size_t)(live * t.info.merged_dim * 4));
-            if (k >= 0)
-                assert_null(rvit_session_deepstack(session, k, &stage));
-            assert_int_equal(stage, wanted);
+            assert_memory_equal(found, wanted.data, (size_t)(live * t.info.merged_dim * 4));
+            expect_ok(rvit_session_get(session, what, k < 0 ? 0 : k, &got));
+            assert_null(got.data);
+            assert_int_equal(got.stage, wanted.stage);
+            assert_int_equal(got.rows, live);
         }
         rvit_session_destroy(session);
         rvit_session_destroy(host);
@@ -142,12 +144,12 @@ static void grids(void **state)
         rvit_session *session = NULL;
         expect_ok(rvit_session_create(t.model, &desc, &session));
         dump_run_all(t.dump, &t.info, session);
-        const int32_t *sides = dump_grids(t.dump), *cu = rvit_session_cu_seqlens(session, -1), dim = t.info.dim;
+        const int32_t *sides = dump_grids(t.dump), *cu = session_cu_seqlens(session, -1), dim = t.info.dim;
         for (int32_t image = 0; image < desc.max_images; image++) {
             const int32_t height = sides[2 * image], width = sides[2 * image + 1];
-            const float *row = rvit_session_features(session) + (int64_t)cu[image] * dim;
+            const float *row = session_floats(session, RVIT_RESULT_FEATURES) + (int64_t)cu[image] * dim;
             float *grid = scratch((size_t)(height * width * dim) * sizeof *grid);
-            expect_ok(rvit_session_grid(session, image, NAN, grid));
+            expect_ok(rvit_session_feature_grid(session, image, NAN, grid));
             for (int32_t top = 0; top < height; top += 2)
                 for (int32_t left = 0; left < width; left += 2)
                     for (int32_t k = 0; k < 4; k++, row += dim)
@@ -168,11 +170,10 @@ static void received(void **state)
         desc.outputs = RVIT_OUTPUT_RECEIVED_ATTENTION;
         desc.received_block = block;
         rvit_session *session = NULL;
-        int32_t stage = 0;
         expect_ok(rvit_session_create(t.model, &desc, &session));
         dump_run_all(t.dump, &t.info, session);
-        const float *got = rvit_session_received_attention(session, &stage);
-        const int32_t *sides = dump_grids(t.dump), *cu = rvit_session_cu_seqlens(session, -1);
+        const float *got = session_floats(session, RVIT_RESULT_RECEIVED_ATTENTION);
+        const int32_t *sides = dump_grids(t.dump), *cu = session_cu_seqlens(session, -1);
         assert_non_null(got);
         for (int32_t image = 0; image < desc.max_images; image++) {
             const int32_t height = sides[2 * image] / 2, width = sides[2 * image + 1] / 2;
@@ -206,18 +207,21 @@ static void pictures(void **state)
         assert_int_equal(json_dump_file(json_object_get(given, "processor"), beside, 0), 0);
         qwen_tower t = qwen_open(names[d]);
         (void)unlink(beside);
-        assert_int_equal(t.info.min_pixels, 256);
-        assert_int_equal(t.info.max_pixels, 2048);
-        assert_int_equal(t.info.fit, RVIT_FIT_SQUASH);
+        rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
+        expect_ok(rvit_model_get_recipe(t.model, &recipe));
+        assert_int_equal(recipe.min_pixels, 256);
+        assert_int_equal(recipe.max_pixels, 2048);
+        assert_int_equal(recipe.fit, RVIT_FIT_SQUASH);
         enum { N = 3 };
         assert_int_equal(json_array_size(sizes), N);
         rvit_image images[N];
         rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-        desc.native = 1;
+        desc.variable_resolution = 1;
         desc.max_images = N;
         desc.max_len = 200;
         desc.outputs = RVIT_OUTPUT_MERGED;
-        desc.max_picture_bytes = 1 << 17;
+        desc.input = RVIT_INPUT_IMAGES;
+        desc.input_bytes = 1 << 17;
         for (int32_t i = 0; i < N; i++) {
             const json_t *size = json_array_get(sizes, (size_t)i), *wanted = json_array_get(json_object_get(given, "grids"), (size_t)i);
             int32_t grid[2];
@@ -225,8 +229,7 @@ static void pictures(void **state)
             images[i].height = (int32_t)json_integer_value(json_array_get(size, 0));
             images[i].width = (int32_t)json_integer_value(json_array_get(size, 1));
             images[i].data = dump_picture(i, 3 * (int64_t)images[i].height * images[i].width);
-            expect_ok(rvit_qwen_grid(images[i].height, images[i].width, t.info.patch_size, t.info.merge, t.info.min_pixels,
-                                     t.info.max_pixels, grid));
+            expect_ok(rvit_image_recipe_grid(&recipe, images[i].height, images[i].width, grid));
             for (int k = 0; k < 2; k++)
                 assert_int_equal(grid[k], json_integer_value(json_array_get(wanted, (size_t)k)));
             images[i].target_height = grid[0] * t.info.patch_size;
@@ -236,9 +239,11 @@ static void pictures(void **state)
         expect_ok(rvit_session_create(t.model, &desc, &session));
         rvit_run_args args = RVIT_RUN_ARGS_INIT;
         args.n_images = N;
-        args.pictures = images;
+        args.input.kind = RVIT_INPUT_IMAGES;
+        args.input.data = images;
         expect_ok(rvit_session_run(session, &args, NULL));
-        expect_rows(&t, "of pictures", json_object_get(given, "outputs"), rvit_session_merged(session), t.info.merged_dim, NULL);
+        expect_rows(&t, "of pictures", json_object_get(given, "outputs"), session_floats(session, RVIT_RESULT_MERGED), t.info.merged_dim,
+                    NULL);
         images[1].target_height += t.info.patch_size;
         expect_status(rvit_session_run(session, &args, NULL), RVIT_INVALID_ARGUMENT,
                       "image 1 has 3 x 10 patches, expected multiples of 2 a side");
@@ -267,19 +272,31 @@ static void size_rule(void **state)
                  {3, 500, 4, 64, 4096, {2, 26}},
                  {20, 20, 4, 64, 4096, {4, 4}},
                  {12, 36, 4, 64, 4096, {4, 8}}};
+    rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
     int32_t grid[2];
+    recipe.merge = 2;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        expect_ok(rvit_qwen_grid(cases[i].height, cases[i].width, cases[i].patch_size, 2, cases[i].least, cases[i].most, grid));
+        recipe.patch_size = cases[i].patch_size;
+        recipe.min_pixels = cases[i].least;
+        recipe.max_pixels = cases[i].most;
+        expect_ok(rvit_image_recipe_grid(&recipe, cases[i].height, cases[i].width, grid));
         assert_memory_equal(grid, cases[i].grid, sizeof grid);
     }
-    expect_status(rvit_qwen_grid(0, 5, 14, 2, 1, 9, grid), RVIT_INVALID_ARGUMENT, "the image has 0 x 5 pixels");
-    expect_status(rvit_qwen_grid(5, (1 << 20) + 1, 14, 2, 1, 9, grid), RVIT_INVALID_ARGUMENT, "the image has 5 x 1048577 pixels");
-    expect_status(rvit_qwen_grid(1, 201, 14, 2, 1, 9, grid), RVIT_INVALID_ARGUMENT, "aspect ratio of at most 200");
-    expect_status(rvit_qwen_grid(5, 5, 0, 2, 1, 9, grid), RVIT_INVALID_ARGUMENT, "patch_size is 0");
-    expect_status(rvit_qwen_grid(5, 5, 14, 17, 1, 9, grid), RVIT_INVALID_ARGUMENT, "merge is 17");
-    expect_status(rvit_qwen_grid(5, 5, 14, 2, 0, 9, grid), RVIT_INVALID_ARGUMENT, "min_pixels is 0");
-    expect_status(rvit_qwen_grid(5, 5, 14, 2, 10, 9, grid), RVIT_INVALID_ARGUMENT, "max_pixels is 9");
-    expect_status(rvit_qwen_grid(5, 5, 14, 2, 1, 9, NULL), RVIT_INVALID_ARGUMENT, "out_grid is NULL");
+    expect_status(rvit_image_recipe_grid(&recipe, 1, 201, grid), RVIT_INVALID_ARGUMENT, "aspect ratio of at most 200");
+    expect_status(rvit_image_recipe_grid(NULL, 5, 5, grid), RVIT_INVALID_ARGUMENT, "image recipe");
+    const struct {
+        int32_t patch_size, merge;
+        int64_t least, most;
+        const char *word;
+    } wrong[] = {
+        {0, 2, 1, 9, "patch_size is 0"}, {14, 17, 1, 9, "merge is 17"}, {14, 2, 0, 9, "min_pixels is 0"}, {14, 2, 10, 9, "max_pixels is 9"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        recipe.patch_size = wrong[i].patch_size;
+        recipe.merge = wrong[i].merge;
+        recipe.min_pixels = wrong[i].least;
+        recipe.max_pixels = wrong[i].most;
+        expect_status(rvit_image_recipe_grid(&recipe, 5, 5, grid), RVIT_INVALID_ARGUMENT, wrong[i].word);
+    }
 }
 
 /* The columns of a merger's first layer with the squares' second patch first. */
@@ -327,7 +344,7 @@ static void mistakes(void **state)
         dump_change = NULL;
         rvit_model *model = NULL;
         rvit_model_info info = RVIT_MODEL_INFO_INIT;
-        expect_ok(rvit_checkpoint_get_info(checkpoint, &info));
+        expect_ok(rvit_checkpoint_get_model_info(checkpoint, &info));
         expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, NULL, &model));
         rvit_session_desc desc = dump_session_desc(dump, &info);
         desc.outputs |= wrong[i].deepstack ? RVIT_OUTPUT_DEEPSTACK : 0;
@@ -336,8 +353,7 @@ static void mistakes(void **state)
         dump_run_all(dump, &info, session);
         const json_t *wanted =
             wrong[i].deepstack ? json_array_get(json_object_get(dump, "deepstack"), 0) : json_object_get(dump, "outputs");
-        int32_t stage = 0;
-        const float *got = wrong[i].deepstack ? rvit_session_deepstack(session, 0, &stage) : rvit_session_merged(session);
+        const float *got = session_floats(session, wrong[i].deepstack ? RVIT_RESULT_DEEPSTACK : RVIT_RESULT_MERGED);
         const double difference = dump_difference(wanted, got, info.merged_dim, NULL);
         if (!(difference >= 1e-3))
             fail_msg("%s: a wrong %s (%s) changes the outputs by %g alone", wrong[i].file_name,
@@ -356,22 +372,23 @@ static void refused_sessions(void **state)
     rvit_session *session = NULL;
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     expect_status(rvit_session_create(new.model, &desc, &session), RVIT_UNSUPPORTED,
-                  "native is 0, but the model merges squares of patches");
-    desc.native = 1;
+                  "variable_resolution is 0, but the model merges squares of patches");
+    desc.variable_resolution = 1;
+    desc.input = RVIT_INPUT_PATCHES;
     desc.max_len = 3;
     expect_status(rvit_session_create(new.model, &desc, &session), RVIT_INVALID_ARGUMENT, "max_len is 3, an image has 4 tokens or more");
     desc.max_len = 40;
     rvit_prune_info policy = RVIT_PRUNE_INFO_INIT;
     for (int32_t p = 0; rvit_prune_list(p, &policy) == RVIT_OK; p++) {
-        desc.prune.type = policy.type;
+        prune_in(&desc)->type = policy.type;
         const rvit_prune_type type = policy.type;
         const int by_squares = type == RVIT_PRUNE_L2 || type == RVIT_PRUNE_RECEIVED || type == RVIT_PRUNE_RANDOM ||
                                type == RVIT_PRUNE_PIXELPRUNE || type == RVIT_PRUNE_TOME;
-        desc.prune.n_blocks = (policy.parameters & RVIT_PRUNE_BLOCKS) != 0;
-        desc.prune.blocks[0] = 1;
-        desc.prune.threshold = type == RVIT_PRUNE_L2_THRESHOLD ? 1 : -1;
-        desc.prune.n_samples = type == RVIT_PRUNE_ATS ? 3 : 0;
-        desc.prune.alpha = type == RVIT_PRUNE_HIPRUNE ? 0 : -1;
+        prune_in(&desc)->n_blocks = (policy.parameters & RVIT_PRUNE_BLOCKS) != 0;
+        prune_in(&desc)->blocks[0] = 1;
+        prune_in(&desc)->threshold = type == RVIT_PRUNE_L2_THRESHOLD ? 1 : -1;
+        prune_in(&desc)->n_samples = type == RVIT_PRUNE_ATS ? 3 : 0;
+        prune_in(&desc)->alpha = type == RVIT_PRUNE_HIPRUNE ? 0 : -1;
         if (type == RVIT_PRUNE_NONE)
             continue;
         if (!by_squares) {
@@ -382,12 +399,12 @@ static void refused_sessions(void **state)
         expect_ok(rvit_session_create(new.model, &desc, &session));
         rvit_session_destroy(session);
     }
-    desc.prune = (rvit_prune_desc)RVIT_PRUNE_DESC_INIT;
-    desc.prune.type = RVIT_PRUNE_RECEIVED;
-    desc.prune.n_blocks = 1;
+    *prune_in(&desc) = (rvit_prune_desc)RVIT_PRUNE_DESC_INIT;
+    prune_in(&desc)->type = RVIT_PRUNE_RECEIVED;
+    prune_in(&desc)->n_blocks = 1;
     expect_status(rvit_session_create(old.model, &desc, &session), RVIT_UNSUPPORTED,
                   "received would prune in block 0, whose attention is within windows");
-    desc.prune = (rvit_prune_desc)RVIT_PRUNE_DESC_INIT;
+    *prune_in(&desc) = (rvit_prune_desc)RVIT_PRUNE_DESC_INIT;
     desc.outputs = RVIT_OUTPUT_DEEPSTACK;
     expect_status(rvit_session_create(old.model, &desc, &session), RVIT_UNSUPPORTED, "but the model merges those of none");
     desc.outputs = 2 * RVIT_OUTPUT_DEEPSTACK;
@@ -403,7 +420,8 @@ static void refused_runs(void **state)
     (void)state;
     qwen_tower t = qwen_open("qwen3_vl.json");
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-    desc.native = 1;
+    desc.variable_resolution = 1;
+    desc.input = RVIT_INPUT_PATCHES;
     desc.max_images = 3;
     desc.max_tokens = 60;
     desc.max_len = 32;
@@ -420,18 +438,21 @@ static void refused_runs(void **state)
                  {3, {4, 8, 4, 6, 2, 4}, "with image 2, of 2 x 4 patches, the batch has 64 tokens, the session's max_tokens is 60"}};
     const float *patches = dump_patches(t.dump, &t.info);
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
-    args.patches = patches;
+    args.input.kind = RVIT_INPUT_PATCHES;
+    args.input.data = patches;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         args.n_images = cases[i].n_images;
-        args.grids = cases[i].grids;
+        args.input.kind = RVIT_INPUT_PATCHES;
+        args.input.grids = cases[i].grids;
         expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, cases[i].word);
     }
     args.n_images = 1;
-    args.grids = (const int32_t[]){4, 8};
+    args.input.kind = RVIT_INPUT_PATCHES;
+    args.input.grids = (const int32_t[]){4, 8};
     expect_ok(rvit_session_run(session, &args, NULL));
     args.n_images = 0;
     expect_ok(rvit_session_run(session, &args, NULL));
-    assert_int_equal(rvit_session_cu_seqlens(session, -1)[0], 0);
+    assert_int_equal(session_cu_seqlens(session, -1)[0], 0);
     rvit_session_destroy(session);
     qwen_close(&t);
 }

@@ -4,6 +4,7 @@
 #include "dump_qwen.h"
 
 #include <math.h>
+#include "tools/cli/session_results.h"
 
 /* Some images of a batch, one behind another. */
 typedef struct gridded {
@@ -33,18 +34,17 @@ static const void *copy_of(const void *data, int64_t size)
 
 static answer answer_of(const qwen_tower *t, const rvit_session *session, const gridded *b)
 {
-    int32_t stage = 0;
-    const int32_t last = rvit_session_n_stages(session) - 1;
-    answer a = {.cu = copy_of(rvit_session_cu_seqlens(session, last), 4 * ((int64_t)b->n_images + 1)),
+    const int32_t last = session_n_stages(session) - 1;
+    answer a = {.cu = copy_of(session_cu_seqlens(session, last), 4 * ((int64_t)b->n_images + 1)),
                 .width = {t->info.merged_dim, t->info.merged_dim, 4 * (int64_t)t->info.dim, 4}};
-    const float *deepstack = rvit_session_deepstack(session, t->info.n_deepstack - 1, &stage);
+    const rvit_result_view deepstack = session_result(session, RVIT_RESULT_DEEPSTACK, t->info.n_deepstack - 1);
     for (int k = 0; k < N_VALUES; k++)
-        a.units[k] = rvit_session_cu_seqlens(session, k == 1 && deepstack != NULL ? stage : last)[b->n_images] / 4;
-    a.values[0] = copy_of(rvit_session_merged(session), 4 * a.units[0] * a.width[0]);
-    if (deepstack != NULL)
-        a.values[1] = copy_of(deepstack, 4 * a.units[1] * a.width[1]);
-    a.values[2] = copy_of(rvit_session_features(session), 4 * a.units[2] * a.width[2]);
-    const float *sizes = last < 0 ? NULL : rvit_session_sizes(session, last, 0); /* images follow each other */
+        a.units[k] = session_cu_seqlens(session, k == 1 && deepstack.data != NULL ? deepstack.stage : last)[b->n_images] / 4;
+    a.values[0] = copy_of(session_floats(session, RVIT_RESULT_MERGED), 4 * a.units[0] * a.width[0]);
+    if (deepstack.data != NULL)
+        a.values[1] = copy_of(deepstack.data, 4 * a.units[1] * a.width[1]);
+    a.values[2] = copy_of(session_floats(session, RVIT_RESULT_FEATURES), 4 * a.units[2] * a.width[2]);
+    const float *sizes = last < 0 ? NULL : session_sizes(session, last, 0); /* images follow each other */
     if (sizes != NULL)
         a.values[3] = copy_of(sizes, 4 * a.units[3] * a.width[3]);
     return a;
@@ -54,8 +54,9 @@ static rvit_status enqueue(rvit_session *session, const gridded *b)
 {
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = b->n_images;
-    args.grids = b->grids;
-    args.patches = b->patches;
+    args.input.kind = RVIT_INPUT_PATCHES;
+    args.input.grids = b->grids;
+    args.input.data = b->patches;
     return rvit_session_run(session, &args, NULL);
 }
 
@@ -128,15 +129,15 @@ static void follow_garbage(const qwen_tower *t, rvit_session *session, int32_t n
         }
     }
     session->has_kept = 0;
-    const int32_t *cu = rvit_session_cu_seqlens(session, -1);
+    const int32_t *cu = session_cu_seqlens(session, -1);
     for (int32_t i = 0; i < n_images; i++) {
         const int32_t tokens = cu[i + 1] - cu[i];
         uint8_t *mask = scratch((size_t)tokens + 1);
         float *grid = scratch(((size_t)tokens * (size_t)t->info.dim + 1) * sizeof *grid);
         mask[tokens] = 77;
         grid[(int64_t)tokens * t->info.dim] = 77;
-        expect_ok(rvit_session_mask(session, last, i, mask));
-        expect_ok(rvit_session_grid(session, i, 0.0f, grid));
+        expect_ok(rvit_session_keep_mask(session, last, i, mask));
+        expect_ok(rvit_session_feature_grid(session, i, 0.0f, grid));
         assert_int_equal(mask[tokens], 77);
         assert_true(grid[(int64_t)tokens * t->info.dim] == 77);
     }
@@ -159,11 +160,11 @@ static void neighbours(void **state)
             rvit_session_desc desc = desc_of(&t);
             rvit_session *session = NULL;
             desc.outputs = RVIT_OUTPUT_MERGED | RVIT_OUTPUT_FEATURES;
-            desc.prune = (rvit_prune_desc)RVIT_PRUNE_DESC_INIT;
-            desc.prune.type = policies[p];
+            *prune_in(&desc) = (rvit_prune_desc)RVIT_PRUNE_DESC_INIT;
+            prune_in(&desc)->type = policies[p];
             if (policies[p] == RVIT_PRUNE_RECEIVED || policies[p] == RVIT_PRUNE_L2 || policies[p] == RVIT_PRUNE_RANDOM) {
-                desc.prune.n_blocks = 1;
-                desc.prune.blocks[0] = 1;
+                prune_in(&desc)->n_blocks = 1;
+                prune_in(&desc)->blocks[0] = 1;
             }
             const rvit_status status = rvit_session_create(t.model, &desc, &session);
             if (status != RVIT_UNSUPPORTED && desc.max_images > 2) { /* received: where block 1 has windows */
@@ -212,8 +213,8 @@ static void replays_of(int32_t merges)
         desc.max_images = MAX_IMAGES;
         desc.max_tokens = MAX_TOKENS;
         desc.max_len = MAX_LEN;
-        desc.prune.type = merges > 0 ? RVIT_PRUNE_TOME : RVIT_PRUNE_NONE;
-        desc.prune.merges = merges > 0 ? merges : -1;
+        prune_in(&desc)->type = merges > 0 ? RVIT_PRUNE_TOME : RVIT_PRUNE_NONE;
+        prune_in(&desc)->merges = merges > 0 ? merges : -1;
         rvit_session *session = NULL, *own = NULL;
         expect_ok(rvit_session_create(t.model, &desc, &session));
         for (int r = 0; r < (H.is_slow ? 2 : H.desc.backend == RVIT_BACKEND_CUDA ? RUNS / 10 : RUNS); r++) {
@@ -269,7 +270,8 @@ static void memory(void **state)
         qwen_tower t = qwen_open(qwen_dumps[d]);
         rvit_memory_info plain = RVIT_MEMORY_INFO_INIT, more = RVIT_MEMORY_INFO_INIT;
         rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-        desc.native = 1;
+        desc.variable_resolution = 1;
+        desc.input = RVIT_INPUT_PATCHES;
         desc.max_images = 7;
         desc.max_tokens = 200;
         desc.max_len = 80;
@@ -307,7 +309,7 @@ static void views(void **state)
         rvit_session_desc desc = desc_of(&t);
         rvit_session *session = NULL, *viewing = NULL;
         expect_ok(rvit_session_create(t.model, &desc, &session));
-        desc.run_views = 1;
+        desc.input_memory = RVIT_INPUT_RUN;
         expect_ok(rvit_session_create(t.model, &desc, &viewing));
         const int32_t *grids = dump_grids(t.dump);
         const float *patches = dump_patches(t.dump, &t.info);
@@ -319,10 +321,11 @@ static void views(void **state)
         memcpy(rvit_buffer_host(buffer), patches, (size_t)size);
         rvit_run_args args = RVIT_RUN_ARGS_INIT;
         args.n_images = desc.max_images;
-        args.grids = grids;
-        args.device_images.buffer = buffer;
+        args.input.kind = RVIT_INPUT_PATCHES;
+        args.input.grids = grids;
+        args.input.view.buffer = buffer;
         expect_ok(rvit_session_run(viewing, &args, NULL));
-        assert_memory_equal(rvit_session_merged(viewing), wanted.values[0], (size_t)(4 * wanted.units[0] * wanted.width[0]));
+        assert_memory_equal(session_floats(viewing, RVIT_RESULT_MERGED), wanted.values[0], (size_t)(4 * wanted.units[0] * wanted.width[0]));
         rvit_session_destroy(viewing);
         rvit_session_destroy(session);
         rvit_buffer_destroy(buffer);

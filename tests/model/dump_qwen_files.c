@@ -212,16 +212,14 @@ static void processors(void **state)
         assert_int_equal(json_dump_file(text, beside, 0), 0);
         json_decref(text);
         rvit_checkpoint *checkpoint = NULL;
-        rvit_model_info info = RVIT_MODEL_INFO_INIT;
         rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
         if (cases[i].word != NULL) {
             expect_status(rvit_checkpoint_open(path, NULL, &checkpoint), RVIT_BAD_FILE, cases[i].word);
             continue;
         }
         expect_ok(rvit_checkpoint_open(path, NULL, &checkpoint));
-        expect_ok(rvit_checkpoint_get_info(checkpoint, &info));
-        assert_true(info.min_pixels == cases[i].least && info.max_pixels == cases[i].most);
-        expect_ok(rvit_image_recipe_of_model(&info, &recipe));
+        expect_ok(rvit_checkpoint_get_recipe(checkpoint, &recipe));
+        assert_true(recipe.min_pixels == cases[i].least && recipe.max_pixels == cases[i].most);
         assert_true(recipe.fit == RVIT_FIT_SQUASH && recipe.filter == RVIT_FILTER_BICUBIC && recipe.processor == RVIT_PROCESSOR_HF);
         rvit_checkpoint_destroy(checkpoint);
     }

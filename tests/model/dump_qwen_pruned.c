@@ -3,6 +3,7 @@
 #include "dump_qwen.h"
 
 #include <math.h>
+#include "tools/cli/session_results.h"
 
 static const char *const names[] = {"qwen2_5_vl.json", "qwen3_vl.json"};
 enum { N_TOWERS = 2, MAX_IMAGES = 4, MAX_LEN = 60 };
@@ -40,14 +41,14 @@ static void expect_rows(const qwen_tower *t, const char *what, const json_t *wan
 /* The squares that are left, and of tome how many each stands for. */
 static void expect_kept(const json_t *prune, const rvit_session *session)
 {
-    const int32_t last = rvit_session_n_stages(session) - 1, *cu = rvit_session_cu_seqlens(session, last);
+    const int32_t last = session_n_stages(session) - 1, *cu = session_cu_seqlens(session, last);
     const json_t *sizes = json_object_get(prune, "sizes");
     size_t image, square;
     json_t *squares, *number;
     json_array_foreach(json_object_get(prune, "kept"), image, squares)
     {
-        const int32_t *kept = rvit_session_kept(session, last, (int32_t)image);
-        const float *found = rvit_session_sizes(session, last, (int32_t)image);
+        const int32_t *kept = session_kept(session, last, (int32_t)image);
+        const float *found = session_sizes(session, last, (int32_t)image);
         assert_int_equal(cu[image + 1] - cu[image], 4 * json_array_size(squares));
         assert_true((found != NULL) == (sizes != NULL));
         json_array_foreach(squares, square, number) for (size_t r = 0; r < 4; r++)
@@ -62,9 +63,9 @@ static void expect_kept(const json_t *prune, const rvit_session *session)
 /* What stays are whole squares, in the order of the patches. */
 static void expect_squares(const rvit_session *session, int32_t n_images)
 {
-    const int32_t last = rvit_session_n_stages(session) - 1, *cu = rvit_session_cu_seqlens(session, last);
+    const int32_t last = session_n_stages(session) - 1, *cu = session_cu_seqlens(session, last);
     for (int32_t i = 0; i < n_images; i++) {
-        const int32_t *kept = rvit_session_kept(session, last, i), n = cu[i + 1] - cu[i];
+        const int32_t *kept = session_kept(session, last, i), n = cu[i + 1] - cu[i];
         assert_true(n > 0 && n % 4 == 0);
         for (int32_t r = 0; r < n; r++)
             assert_true(r % 4 == 0 ? kept[r] % 4 == 0 && (r == 0 || kept[r] > kept[r - 1]) : kept[r] == kept[r - 1] + 1);
@@ -84,23 +85,23 @@ static void pruned(void **state)
             rvit_session_desc desc = dump_session_desc(t.dump, &t.info);
             const json_t *deepstack = json_object_get(prune, "deepstack");
             desc.outputs = RVIT_OUTPUT_MERGED | (t.info.n_deepstack > 0 ? RVIT_OUTPUT_DEEPSTACK : 0);
-            desc.prune = dump_prune(prune);
+            *prune_in(&desc) = dump_prune(prune);
             rvit_session *session = NULL;
             expect_ok(rvit_session_create(t.model, &desc, &session));
             float *patches = dump_patches(t.dump, &t.info);
             dump_repeat(prune, t.dump, &t.info, patches);
             dump_run_patches(t.dump, &t.info, session, patches);
-            const int32_t last = rvit_session_n_stages(session) - 1, *cu = rvit_session_cu_seqlens(session, last);
+            const int32_t last = session_n_stages(session) - 1, *cu = session_cu_seqlens(session, last);
             json_array_foreach(json_object_get(prune, "left"), image, left)
                 assert_int_equal(cu[image + 1] - cu[image], json_integer_value(left));
             expect_kept(prune, session);
-            expect_rows(&t, dump_text(prune, "policy"), json_object_get(prune, "outputs"), rvit_session_merged(session));
+            expect_rows(&t, dump_text(prune, "policy"), json_object_get(prune, "outputs"), session_floats(session, RVIT_RESULT_MERGED));
             assert_int_equal(json_array_size(deepstack), t.info.n_deepstack);
             for (int32_t k = 0; k < t.info.n_deepstack; k++) {
-                int32_t stage = -2;
+                const rvit_result_view view = session_result(session, RVIT_RESULT_DEEPSTACK, k);
                 const json_t *wanted = json_array_get(deepstack, (size_t)k);
-                expect_rows(&t, "deepstack", wanted, rvit_session_deepstack(session, k, &stage));
-                assert_int_equal(rvit_session_cu_seqlens(session, stage)[desc.max_images], 4 * json_array_size(wanted));
+                expect_rows(&t, "deepstack", wanted, view.data);
+                assert_int_equal(session_cu_seqlens(session, view.stage)[desc.max_images], 4 * json_array_size(wanted));
             }
             expect_squares(session, desc.max_images);
             rvit_session_destroy(session);
@@ -138,17 +139,18 @@ static void merging_mistakes(void **state)
 static rvit_session *session_of(const qwen_tower *t, rvit_prune_type type)
 {
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-    desc.native = 1;
+    desc.variable_resolution = 1;
+    desc.input = RVIT_INPUT_PATCHES;
     desc.max_images = MAX_IMAGES;
     desc.max_len = MAX_LEN;
     desc.max_tokens = 120;
     desc.outputs = RVIT_OUTPUT_MERGED | RVIT_OUTPUT_FEATURES;
-    desc.prune.type = type;
+    prune_in(&desc)->type = type;
     if (type == RVIT_PRUNE_TOME) {
-        desc.prune.merges = 2; /* in every block */
+        prune_in(&desc)->merges = 2; /* in every block */
     } else if (type != RVIT_PRUNE_PIXELPRUNE) {
-        desc.prune.n_blocks = 1;
-        desc.prune.blocks[0] = 1;
+        prune_in(&desc)->n_blocks = 1;
+        prune_in(&desc)->blocks[0] = 1;
     }
     rvit_session *session = NULL;
     expect_ok(rvit_session_create(t->model, &desc, &session));
@@ -159,11 +161,11 @@ static rvit_session *session_of(const qwen_tower *t, rvit_prune_type type)
    those as often as its size says, in its own window. */
 static void expect_merged_grid(const qwen_tower *t, const rvit_session *session, int32_t image, int32_t columns, const float *grid)
 {
-    const int32_t last = rvit_session_n_stages(session) - 1, *cu = rvit_session_cu_seqlens(session, last), dim = t->info.dim;
-    const int32_t *first = rvit_session_cu_seqlens(session, -1), tokens = first[image + 1] - first[image], n = cu[image + 1] - cu[image];
-    const int32_t *kept = rvit_session_kept(session, last, image), across = columns / 2, window = t->info.window > 0 ? t->info.window : 64;
-    const float *features = rvit_session_features(session) + (int64_t)cu[image] * dim;
-    const float *sizes = rvit_session_sizes(session, last, image);
+    const int32_t last = session_n_stages(session) - 1, *cu = session_cu_seqlens(session, last), dim = t->info.dim;
+    const int32_t *first = session_cu_seqlens(session, -1), tokens = first[image + 1] - first[image], n = cu[image + 1] - cu[image];
+    const int32_t *kept = session_kept(session, last, image), across = columns / 2, window = t->info.window > 0 ? t->info.window : 64;
+    const float *features = session_floats(session, RVIT_RESULT_FEATURES) + (int64_t)cu[image] * dim;
+    const float *sizes = session_sizes(session, last, image);
     int32_t all = 0;
     for (int32_t r = 0; r < n; r++) {
         int32_t shown = 0;
@@ -200,8 +202,9 @@ static void alone(void **state)
             rvit_session *all = session_of(&t, types[p]), *one = session_of(&t, types[p]);
             rvit_run_args args = RVIT_RUN_ARGS_INIT;
             args.n_images = MAX_IMAGES;
-            args.grids = grids;
-            args.patches = patches;
+            args.input.kind = RVIT_INPUT_PATCHES;
+            args.input.grids = grids;
+            args.input.data = patches;
             expect_ok(rvit_session_run(all, &args, NULL));
             rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
             expect_ok(rvit_session_get_stats(all, &before));
@@ -209,30 +212,31 @@ static void alone(void **state)
             expect_ok(rvit_session_get_stats(all, &after));
             assert_int_equal(after.device_allocations, before.device_allocations);
             expect_squares(all, MAX_IMAGES);
-            const int32_t last = rvit_session_n_stages(all) - 1, *cu = rvit_session_cu_seqlens(all, last);
+            const int32_t last = session_n_stages(all) - 1, *cu = session_cu_seqlens(all, last);
             int64_t at = 0;
             for (int32_t i = 0; i < MAX_IMAGES; i++) {
                 const int32_t n = cu[i + 1] - cu[i], tokens = grids[2 * i] * grids[2 * i + 1];
                 args.n_images = 1;
-                args.grids = grids + 2 * i;
-                args.patches = patches + at * values;
+                args.input.kind = RVIT_INPUT_PATCHES;
+                args.input.grids = grids + 2 * i;
+                args.input.data = patches + at * values;
                 expect_ok(rvit_session_run(one, &args, NULL));
-                assert_int_equal(rvit_session_cu_seqlens(one, last)[1], n);
-                assert_memory_equal(rvit_session_kept(one, last, 0), rvit_session_kept(all, last, i), (size_t)n * 4);
-                assert_memory_equal(rvit_session_merged(one), rvit_session_merged(all) + (int64_t)cu[i] / 4 * width,
-                                    (size_t)(n / 4 * width) * 4);
-                const float *features = rvit_session_features(all) + (int64_t)cu[i] * dim;
-                assert_memory_equal(rvit_session_features(one), features, (size_t)(n * dim) * 4);
+                assert_int_equal(session_cu_seqlens(one, last)[1], n);
+                assert_memory_equal(session_kept(one, last, 0), session_kept(all, last, i), (size_t)n * 4);
+                assert_memory_equal(session_floats(one, RVIT_RESULT_MERGED),
+                                    session_floats(all, RVIT_RESULT_MERGED) + (int64_t)cu[i] / 4 * width, (size_t)(n / 4 * width) * 4);
+                const float *features = session_floats(all, RVIT_RESULT_FEATURES) + (int64_t)cu[i] * dim;
+                assert_memory_equal(session_floats(one, RVIT_RESULT_FEATURES), features, (size_t)(n * dim) * 4);
                 if (types[p] != RVIT_PRUNE_PIXELPRUNE && types[p] != RVIT_PRUNE_TOME)
                     assert_int_equal(n, 4 * (tokens / 4 / 2 > 0 ? tokens / 4 / 2 : 1));
                 float *grid = scratch((size_t)(tokens * dim) * sizeof *grid);
-                expect_ok(rvit_session_grid(all, i, -7, grid));
+                expect_ok(rvit_session_feature_grid(all, i, -7, grid));
                 if (types[p] == RVIT_PRUNE_TOME) {
                     expect_merged_grid(&t, all, i, grids[2 * i + 1], grid);
                     at += tokens;
                     continue;
                 }
-                const int32_t *kept = rvit_session_kept(all, 0, i), across = grids[2 * i + 1] / 2;
+                const int32_t *kept = session_kept(all, 0, i), across = grids[2 * i + 1] / 2;
                 for (int32_t r = 0; r < n; r++) {
                     const int32_t unit = kept[r] / 4, y = unit / across * 2 + kept[r] % 4 / 2, x = unit % across * 2 + kept[r] % 2;
                     float *place = grid + (y * across * 2 + x) * dim;
@@ -261,11 +265,12 @@ static void pictures(void **state)
             rvit_image images[2];
             rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
             rvit_session *session = NULL;
-            desc.native = 1;
+            desc.variable_resolution = 1;
             desc.max_images = 2;
             desc.max_len = MAX_LEN;
             desc.outputs = RVIT_OUTPUT_MERGED;
-            desc.max_picture_bytes = 1 << 16;
+            desc.input = RVIT_INPUT_IMAGES;
+            desc.input_bytes = 1 << 16;
             rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
             recipe.height = t.info.image_height;
             recipe.width = t.info.image_width;
@@ -274,8 +279,8 @@ static void pictures(void **state)
                 recipe.std[c] = 0.5f;
             }
             desc.recipe = &recipe;
-            desc.prune.type = RVIT_PRUNE_PIXELPRUNE;
-            desc.prune.tau = 2 * tau / 255.0;
+            prune_in(&desc)->type = RVIT_PRUNE_PIXELPRUNE;
+            prune_in(&desc)->tau = 2 * tau / 255.0;
             int32_t wanted[2][32] = {{0}}, n_wanted[2] = {0};
             for (int32_t i = 0; i < 2; i++) {
                 const int32_t height = grids[2 * i] * patch, width = grids[2 * i + 1] * patch;
@@ -311,12 +316,13 @@ static void pictures(void **state)
             expect_ok(rvit_session_create(t.model, &desc, &session));
             rvit_run_args args = RVIT_RUN_ARGS_INIT;
             args.n_images = 2;
-            args.pictures = images;
+            args.input.kind = RVIT_INPUT_IMAGES;
+            args.input.data = images;
             expect_ok(rvit_session_run(session, &args, NULL));
             for (int32_t i = 0; i < 2; i++) {
-                const int32_t *cu = rvit_session_cu_seqlens(session, 0);
+                const int32_t *cu = session_cu_seqlens(session, 0);
                 assert_int_equal(cu[i + 1] - cu[i], n_wanted[i]);
-                assert_memory_equal(rvit_session_kept(session, 0, i), wanted[i], (size_t)n_wanted[i] * 4);
+                assert_memory_equal(session_kept(session, 0, i), wanted[i], (size_t)n_wanted[i] * 4);
             }
             rvit_session_destroy(session);
             qwen_close(&t);
@@ -340,15 +346,16 @@ static void memory(void **state)
             const int by_pixels = types[p] == RVIT_PRUNE_PIXELPRUNE, merges = types[p] == RVIT_PRUNE_TOME, ranks = !by_pixels && !merges;
             rvit_memory_info plain = RVIT_MEMORY_INFO_INIT, pruned = RVIT_MEMORY_INFO_INIT;
             rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-            desc.native = 1;
+            desc.variable_resolution = 1;
+            desc.input = RVIT_INPUT_PATCHES;
             desc.max_images = B;
             desc.max_tokens = BT;
             desc.max_len = LEN;
             desc.outputs = RVIT_OUTPUT_MERGED;
             expect_ok(rvit_session_memory(t.model, &desc, &plain));
-            desc.prune.type = types[p];
-            desc.prune.n_blocks = !by_pixels;
-            desc.prune.merges = merges ? MERGES : -1;
+            prune_in(&desc)->type = types[p];
+            prune_in(&desc)->n_blocks = !by_pixels;
+            prune_in(&desc)->merges = merges ? MERGES : -1;
             expect_ok(rvit_session_memory(t.model, &desc, &pruned));
             const int64_t w = t.info.window;
             int64_t left = BT; /* half of the squares, or all but some pairs, and for each image what rounding may add */

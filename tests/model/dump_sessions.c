@@ -1,6 +1,7 @@
 /* Models of the families under what changes a model or brings its own memory, and files that must be refused. */
 #include "dumps.h"
 #include "reference/hiprune.h"
+#include "tools/cli/session_results.h"
 
 static const char *const pooled[] = {
     "timm_mean.json",    "timm_mean_fc_norm.json", "timm_map.json",   "timm_map_head.json", "hf_dinov2_classifier.json",
@@ -42,7 +43,7 @@ static rvit_session *session_of(rvit_model *model, int run_views)
 {
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.max_images = 2;
-    desc.run_views = run_views;
+    desc.input_memory = run_views ? RVIT_INPUT_RUN : RVIT_INPUT_HOST;
     rvit_session *session = NULL;
     expect_ok(rvit_session_create(model, &desc, &session));
     return session;
@@ -54,7 +55,7 @@ static float *logits_of(rvit_session *session, const rvit_model_info *info)
     float *logits = scratch(2 * (size_t)info->n_classes * sizeof *logits);
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = 2;
-    dump_images(info, 2, rvit_session_input(session));
+    dump_images(info, 2, rvit_session_input_memory(session, NULL));
     expect_ok(rvit_session_run(session, &args, logits));
     return logits;
 }
@@ -131,20 +132,20 @@ static void views(void **state)
         float *images = scratch((size_t)images_size), *logits = scratch((size_t)logits_size);
         dump_images(&info, 2, images);
         expect_ok(rvit_stream_create(H.device[DEVICE], &stream));
-        expect_ok(rvit_buffer_create(H.device[DEVICE], images_size, RVIT_BUFFER_DEVICE, &args.device_images.buffer));
-        expect_ok(rvit_buffer_create(H.device[DEVICE], logits_size, RVIT_BUFFER_DEVICE, &args.device_logits.buffer));
-        expect_ok(rvit_stream_write(stream, args.device_images, images, images_size));
+        expect_ok(rvit_buffer_create(H.device[DEVICE], images_size, RVIT_BUFFER_DEVICE, &args.input.view.buffer));
+        expect_ok(rvit_buffer_create(H.device[DEVICE], logits_size, RVIT_BUFFER_DEVICE, &args.logits.buffer));
+        expect_ok(rvit_stream_write(stream, args.input.view, images, images_size));
         expect_ok(rvit_stream_synchronize(stream));
         args.n_images = 2;
         expect_ok(rvit_session_run(session, &args, NULL));
-        expect_ok(rvit_stream_read(stream, args.device_logits, logits, logits_size));
+        expect_ok(rvit_stream_read(stream, args.logits, logits, logits_size));
         expect_ok(rvit_stream_synchronize(stream));
         assert_memory_equal(logits, logits_of(plain, &info), (size_t)logits_size);
         rvit_session_destroy(session);
         rvit_session_destroy(plain);
         rvit_stream_destroy(stream);
-        rvit_buffer_destroy(args.device_images.buffer);
-        rvit_buffer_destroy(args.device_logits.buffer);
+        rvit_buffer_destroy(args.input.view.buffer);
+        rvit_buffer_destroy(args.logits.buffer);
         rvit_model_destroy(model);
         json_decref(dump);
     }
@@ -225,18 +226,18 @@ static void hiprune_in_a_high_image(void **state)
     desc.max_images = IMAGES;
     desc.outputs = RVIT_OUTPUT_RECEIVED_ATTENTION;
     desc.received_block = 0;
-    desc.prune.type = RVIT_PRUNE_HIPRUNE; /* after the first of two blocks, which is the object block too */
-    desc.prune.keep = 0.5;
-    desc.prune.alpha = 1;
+    prune_in(&desc)->type = RVIT_PRUNE_HIPRUNE; /* after the first of two blocks, which is the object block too */
+    prune_in(&desc)->keep = 0.5;
+    prune_in(&desc)->alpha = 1;
     rvit_session *session = NULL;
     expect_ok(rvit_session_create(model, &desc, &session));
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = IMAGES;
-    dump_images(&info, IMAGES, rvit_session_input(session));
+    dump_images(&info, IMAGES, rvit_session_input_memory(session, NULL));
     expect_ok(rvit_session_run(session, &args, info.n_classes > 0 ? scratch((size_t)(IMAGES * info.n_classes) * 4) : NULL));
-    int32_t stage = 0;
-    const float *received = rvit_session_received_attention(session, &stage);
-    assert_int_equal(stage, -1);
+    const rvit_result_view view = session_result(session, RVIT_RESULT_RECEIVED_ATTENTION, 0);
+    const float *received = view.data;
+    assert_int_equal(view.stage, -1);
     int n_other = 0;
     for (int32_t image = 0; image < IMAGES; image++) {
         double scores[PATCHES] = {0};
@@ -249,7 +250,7 @@ static void hiprune_in_a_high_image(void **state)
         p.columns = LINES;
         (void)hiprune_plainly(&p, anchors[1], other);
         n_other += memcmp(other, wanted, PATCHES) != 0;
-        const int32_t *cu = rvit_session_cu_seqlens(session, 0), *tokens = rvit_session_kept(session, 0, image);
+        const int32_t *cu = session_cu_seqlens(session, 0), *tokens = session_kept(session, 0, image);
         for (int32_t i = info.n_prefix; i < cu[image + 1] - cu[image]; i++)
             kept[tokens[i] - info.n_prefix] = 1;
         assert_memory_equal(kept, wanted, PATCHES);

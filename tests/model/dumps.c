@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include "tools/cli/session_results.h"
 
 enum { IMAGE_STREAM = 1 << 20 };
 
@@ -167,7 +168,8 @@ rvit_session_desc dump_session_desc(const json_t *dump, const rvit_model_info *i
     const int32_t *grids = dump_grids(dump);
     desc.max_images = (int32_t)dump_integer(dump, "n_images");
     desc.outputs = dump_integer(dump, "features") ? RVIT_OUTPUT_FEATURES : info->merge > 0 ? RVIT_OUTPUT_MERGED : 0;
-    desc.native = grids != NULL;
+    desc.variable_resolution = grids != NULL;
+    desc.input = grids != NULL ? RVIT_INPUT_PATCHES : RVIT_INPUT_TENSOR;
     for (int32_t i = 0; grids != NULL && i < desc.max_images; i++) {
         const int32_t len = info->n_prefix + grids[2 * i] * grids[2 * i + 1];
         desc.max_tokens += len;
@@ -227,11 +229,10 @@ void dump_run_patches(const json_t *dump, const rvit_model_info *info, rvit_sess
 {
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = (int32_t)dump_integer(dump, "n_images");
-    args.grids = dump_grids(dump);
-    if (args.grids != NULL)
-        args.patches = patches;
+    if (dump_grids(dump) != NULL)
+        args.input = (rvit_input){.kind = RVIT_INPUT_PATCHES, .data = patches, .grids = dump_grids(dump)};
     else
-        dump_images(info, args.n_images, rvit_session_input(session));
+        dump_images(info, args.n_images, rvit_session_input_memory(session, NULL));
     expect_ok(rvit_session_run(session, &args, NULL));
 }
 
@@ -265,15 +266,15 @@ double dump_run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dtyp
     expect_ok(rvit_session_create(model, &desc, &session));
     dump_run_all(dump, &info, session);
     const int32_t width = with_features ? info.dim : info.merge > 0 ? info.merged_dim : info.n_classes;
-    const float *got = with_features    ? rvit_session_features(session)
-                       : info.merge > 0 ? rvit_session_merged(session)
-                                        : rvit_session_logits(session);
+    const float *got = with_features    ? session_floats(session, RVIT_RESULT_FEATURES)
+                       : info.merge > 0 ? session_floats(session, RVIT_RESULT_MERGED)
+                                        : session_floats(session, RVIT_RESULT_LOGITS);
     assert_non_null(got);
     assert_true(width > 0 && (with_features || info.merge > 0) == (info.n_classes == 0));
     assert_int_equal(json_array_size(json_object_get(dump, "outputs")),
-                     info.merge > 0 ? rvit_session_cu_seqlens(session, -1)[desc.max_images] / (info.merge * info.merge) : desc.max_images);
+                     info.merge > 0 ? session_cu_seqlens(session, -1)[desc.max_images] / (info.merge * info.merge) : desc.max_images);
     const double largest =
-        dump_difference(json_object_get(dump, "outputs"), got, width, with_features ? rvit_session_cu_seqlens(session, -1) : NULL);
+        dump_difference(json_object_get(dump, "outputs"), got, width, with_features ? session_cu_seqlens(session, -1) : NULL);
     rvit_session_destroy(session);
     rvit_model_destroy(model);
     return largest;

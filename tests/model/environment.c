@@ -46,7 +46,7 @@ static void live(const char *path, rvit_dtype dtype, int policy, const float *im
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     model_desc.dtype = dtype;
     args.n_images = N_IMAGES;
-    args.images = images;
+    args.input.data = images;
     args.keep = policy == RVIT_PRUNE_MASK ? keep : NULL;
     expect_ok(rvit_device_create(&H.desc, &device));
     expect_ok(rvit_checkpoint_open(path, NULL, &checkpoint));

@@ -3,6 +3,7 @@
 #include "model.h"
 
 #include <math.h>
+#include "tools/cli/session_results.h"
 
 enum { N_IMAGES = 3, MERGES = 5, STAGES = 2 };
 
@@ -42,9 +43,9 @@ static const char *lacking(const toy_spec *spec, int policy)
 static rvit_session_desc desc_of(int policy)
 {
     rvit_session_desc desc = policy_desc(policy, N_IMAGES);
-    memcpy(desc.prune.blocks, blocks, sizeof blocks);
+    memcpy(prune_in(&desc)->blocks, blocks, sizeof blocks);
     if (policy == RVIT_PRUNE_TOME)
-        desc.prune.merges = MERGES;
+        prune_in(&desc)->merges = MERGES;
     return desc;
 }
 
@@ -52,10 +53,10 @@ static rvit_session_desc desc_of(int policy)
 static void stages_of(const rvit_session *session, int policy, int32_t image, toy_stage *stages)
 {
     for (int32_t s = 0; s < STAGES; s++) {
-        const int32_t *cu = rvit_session_cu_seqlens(session, s);
+        const int32_t *cu = session_cu_seqlens(session, s);
         stages[s] = (toy_stage){.block = blocks[s],
                                 .inside_block = policy == RVIT_PRUNE_EVIT || policy == RVIT_PRUNE_ATS || policy == RVIT_PRUNE_RECEIVED,
-                                .kept = rvit_session_kept(session, s, image),
+                                .kept = session_kept(session, s, image),
                                 .n_kept = cu[image + 1] - cu[image],
                                 .merges = policy == RVIT_PRUNE_TOME ? MERGES : 0};
         assert_non_null(stages[s].kept);
@@ -86,7 +87,7 @@ static void expect_free(rvit_session *session, const float *images)
     rvit_stats before = RVIT_STATS_INIT, enqueued = RVIT_STATS_INIT;
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = N_IMAGES;
-    args.images = images;
+    args.input.data = images;
     expect_ok(rvit_session_get_stats(session, &before));
     expect_ok(rvit_session_enqueue(session, &args));
     expect_ok(rvit_session_get_stats(session, &enqueued));
@@ -112,7 +113,7 @@ static void check(const toy *m, rvit_model *model, int policy, const rvit_sessio
         double wanted[16];
         toy_forward(m, images + (int64_t)n * m->pixels, stages, STAGES, wanted, NULL);
         for (int s = 0; s < STAGES && keeps_the_best(policy); s++)
-            expect_decision(m, &stages[s], (rvit_prune_type)policy, desc->prune.keep, 1e-4);
+            expect_decision(m, &stages[s], (rvit_prune_type)policy, desc->prune->keep, 1e-4);
         for (int32_t c = 0; c < m->spec.n_classes; c++) {
             const double got = (double)logits[n * m->spec.n_classes + c];
             if (!(fabs(got - wanted[c]) <= 1e-4))
@@ -160,8 +161,8 @@ static void check_last_blocks(rvit_dtype dtype, double tolerance, double margin)
         const float *b = run_session(open_session(model, &given), m, images, N_IMAGES, NULL);
         assert_memory_equal(a, b, (size_t)(N_IMAGES * m->spec.n_classes) * sizeof *a);
         for (int32_t n = 0; n < N_IMAGES; n++) {
-            const int32_t *cu = rvit_session_cu_seqlens(session, 0);
-            toy_stage stage = {.block = block, .kept = rvit_session_kept(session, 0, n), .n_kept = cu[n + 1] - cu[n]};
+            const int32_t *cu = session_cu_seqlens(session, 0);
+            toy_stage stage = {.block = block, .kept = session_kept(session, 0, n), .n_kept = cu[n + 1] - cu[n]};
             double wanted[16];
             toy_forward(m, images + (int64_t)n * m->pixels, &stage, 1, wanted, NULL);
             expect_decision(m, &stage, (rvit_prune_type)policies[p], 0.5, margin);
@@ -221,9 +222,9 @@ static void nothing_left(void **state)
         rvit_model *model = open_model(m, RVIT_F32);
         for (int p = 0; p < 3; p++) {
             rvit_session_desc desc = desc_of(policies[p]);
-            desc.prune.keep = policies[p] == RVIT_PRUNE_L2_THRESHOLD ? -1 : 0;
+            prune_in(&desc)->keep = policies[p] == RVIT_PRUNE_L2_THRESHOLD ? -1 : 0;
             if (policies[p] == RVIT_PRUNE_L2_THRESHOLD)
-                desc.prune.threshold = 1e9;
+                prune_in(&desc)->threshold = 1e9;
             if (policies[p] == RVIT_PRUNE_L2 && m->n_prefix > 0)
                 continue; /* the prefix competes, and may win */
             check(m, model, policies[p], &desc);

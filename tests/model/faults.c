@@ -43,7 +43,7 @@ static rvit_status live(const rvit_checkpoint *checkpoint, const float *images)
     const rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_EVIT, 0.5, blocks, 2);
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = N_IMAGES;
-    args.images = images;
+    args.input.data = images;
     rvit_status status = rvit_device_create(&H.desc, &device);
     if (status == RVIT_OK)
         status = rvit_model_create(device, checkpoint, NULL, &model);

@@ -54,7 +54,7 @@ static rvit_status run(rvit_session *session, const float *images, const uint8_t
 {
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = N_IMAGES;
-    args.images = images;
+    args.input.data = images;
     args.keep = keep;
     return rvit_session_run(session, &args, NULL);
 }
@@ -110,8 +110,8 @@ static void each_output(void **state)
                  {RVIT_OUTPUT_FEATURES, 3, "its features are not finite"},
                  {RVIT_OUTPUT_BLOCK_FEATURES, 1, "its block features are not finite"},
                  {RVIT_OUTPUT_BLOCK_FEATURES, 3, NULL}, /* of a block before it */
-                 {RVIT_OUTPUT_CLS_ATTENTION, 1, "its attention of the CLS token is not finite"},
-                 {RVIT_OUTPUT_RECEIVED_ATTENTION, 1, "its received attention is not finite"}};
+                 {RVIT_OUTPUT_CLS_ATTENTION, 1, "its attention weights of the CLS token are not finite"},
+                 {RVIT_OUTPUT_RECEIVED_ATTENTION, 1, "its received attention weights are not finite"}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         const toy *m = massive(cases[c].block);
         rvit_buffer *logits = NULL;
@@ -142,11 +142,9 @@ static void one_row_of_the_features(void **state)
     desc.trace = RVIT_TRACE_INPUTS;
     rvit_session *session = open_session(open_model(m, RVIT_F32), &desc);
     expect_ok(run(session, images, NULL));
-    const void *data = NULL;
-    rvit_dtype dtype;
-    int64_t rows;
-    expect_ok(rvit_session_trace(session, RVIT_TRACE_INPUT, 4 * (DEPTH - 1) + FC1_INPUT, &data, &dtype, &rows));
-    const float *patch = (const float *)data + (int64_t)(m->tokens + 7) * DIM; /* row 7 of image 1 */
+    rvit_result_view input = RVIT_RESULT_VIEW_INIT;
+    expect_ok(rvit_session_get(session, RVIT_TRACE_INPUT, 4 * (DEPTH - 1) + FC1_INPUT, &input));
+    const float *patch = (const float *)input.data + (int64_t)(m->tokens + 7) * DIM; /* row 7 of image 1 */
     int64_t n = 0;
     float *weight = tensor_of(m, "blocks.%d.mlp.fc1.weight", DEPTH - 1, &n), square = 0;
     for (int i = 0; i < DIM; i++)
@@ -192,7 +190,8 @@ static void blame(void **state)
     memcpy(rvit_buffer_host(device_images), images, (size_t)(N_IMAGES * m->pixels) * sizeof *images);
     for (int k = 0; k < 2; k++) {
         rvit_session_desc desc = session_desc(N_IMAGES, k ? RVIT_PRUNE_L2 : RVIT_PRUNE_NONE, k ? 0.5 : -1, NULL, 0);
-        desc.images.buffer = device_images;
+        desc.input_memory = RVIT_INPUT_FIXED;
+        desc.input_view.buffer = device_images;
         rvit_session *session = open_session(models[1], &desc);
         expect_status(run(session, NULL, NULL), RVIT_NOT_FINITE, "its pixels are not finite, or the model overflows float16");
         expect_ok(rvit_session_image_status(session, 1));
@@ -203,13 +202,11 @@ static void blame(void **state)
 
 static double largest_input(const rvit_session *session, int32_t layer)
 {
-    const void *data = NULL;
-    rvit_dtype dtype;
-    int64_t rows;
+    rvit_result_view input = RVIT_RESULT_VIEW_INIT;
     double most = 0;
-    expect_ok(rvit_session_trace(session, RVIT_TRACE_INPUT, layer, &data, &dtype, &rows));
-    for (int64_t i = 0; i < rows * (layer % 4 == 3 ? spec.mlp : DIM); i++)
-        most = fmax(most, fabs((double)((const float *)data)[i]));
+    expect_ok(rvit_session_get(session, RVIT_TRACE_INPUT, layer, &input));
+    for (int64_t i = 0; i < input.rows * (layer % 4 == 3 ? spec.mlp : DIM); i++)
+        most = fmax(most, fabs((double)((const float *)input.data)[i]));
     return most;
 }
 

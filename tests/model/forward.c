@@ -3,6 +3,7 @@
 #include "model.h"
 
 #include <math.h>
+#include "tools/cli/session_results.h"
 
 static const toy_spec small = {
     .dim = 64, .depth = 4, .mlp = 128, .image_size = 64, .patch_size = 16, .n_classes = 7, .stored = RVIT_F32, .seed = 1};
@@ -55,14 +56,14 @@ static void dense(void **state)
 /* The stages that the session took for an image. */
 static void stages_of(const rvit_session *session, const rvit_session_desc *desc, int32_t image, toy_stage *stages)
 {
-    for (int32_t s = 0; s < desc->prune.n_blocks; s++) {
+    for (int32_t s = 0; s < desc->prune->n_blocks; s++) {
         memset(&stages[s], 0, sizeof stages[s]);
-        const int32_t *cu = rvit_session_cu_seqlens(session, s);
+        const int32_t *cu = session_cu_seqlens(session, s);
         assert_non_null(cu);
-        stages[s].block = desc->prune.blocks[s];
-        stages[s].inside_block = desc->prune.type == RVIT_PRUNE_EVIT || desc->prune.type == RVIT_PRUNE_RECEIVED;
+        stages[s].block = desc->prune->blocks[s];
+        stages[s].inside_block = desc->prune->type == RVIT_PRUNE_EVIT || desc->prune->type == RVIT_PRUNE_RECEIVED;
         stages[s].n_kept = cu[image + 1] - cu[image];
-        stages[s].kept = rvit_session_kept(session, s, image);
+        stages[s].kept = session_kept(session, s, image);
         assert_non_null(stages[s].kept);
     }
 }
@@ -134,16 +135,16 @@ static void prune(const toy_spec *spec, rvit_dtype dtype, double tolerance, doub
     const float *images = toy_images(m, N_IMAGES, 12);
     rvit_session *session = open_session(open_model(m, dtype), desc);
     const float *logits = run_session(session, m, images, N_IMAGES, NULL);
-    assert_int_equal(rvit_session_n_stages(session), desc->prune.n_blocks);
+    assert_int_equal(session_n_stages(session), desc->prune->n_blocks);
     for (int32_t n = 0; n < N_IMAGES; n++) {
         toy_stage stages[RVIT_PRUNE_MAX_STAGES];
         stages_of(session, desc, n, stages);
         double *wanted = scratch((size_t)m->spec.n_classes * sizeof *wanted);
-        toy_forward(m, images + (int64_t)n * m->pixels, stages, desc->prune.n_blocks, wanted, NULL);
-        for (int32_t s = 0; s < desc->prune.n_blocks; s++)
-            expect_decision(m, &stages[s], desc->prune.type, desc->prune.keep, margin);
+        toy_forward(m, images + (int64_t)n * m->pixels, stages, desc->prune->n_blocks, wanted, NULL);
+        for (int32_t s = 0; s < desc->prune->n_blocks; s++)
+            expect_decision(m, &stages[s], desc->prune->type, desc->prune->keep, margin);
         char what[64];
-        snprintf(what, sizeof what, "%s, policy %d, keep %g", rvit_enum_name(RVIT_ENUM_DTYPE, dtype), desc->prune.type, desc->prune.keep);
+        snprintf(what, sizeof what, "%s, policy %d, keep %g", rvit_enum_name(RVIT_ENUM_DTYPE, dtype), desc->prune->type, desc->prune->keep);
         expect_logits(m, logits + (int64_t)n * m->spec.n_classes, wanted, tolerance, what);
     }
     model_teardown(NULL);
@@ -244,7 +245,7 @@ static void merged(void **state)
         const toy *m = toy_new(of[i]);
         const float *images = toy_images(m, N_IMAGES, 16);
         rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_TOME, -1, blocks, STAGES);
-        desc.prune.merges = 6;
+        prune_in(&desc)->merges = 6;
         const float *logits = run_session(open_session(open_model(m, RVIT_F32), &desc), m, images, N_IMAGES, NULL);
         for (int32_t n = 0; n < N_IMAGES; n++) {
             toy_stage stages[STAGES] = {{.block = 0, .merges = 6}, {.block = 1, .merges = 6}, {.block = 2, .merges = 6}};

@@ -3,6 +3,7 @@
 
 #include "core/plan/policy.h"
 #include "reference/hiprune.h"
+#include "tools/cli/session_results.h"
 
 enum { N_IMAGES = 4, LAST = 3 }; /* the last block but one */
 
@@ -25,8 +26,8 @@ typedef struct setting {
 static rvit_session_desc desc_of(const setting *s)
 {
     rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_HIPRUNE, s->keep, &s->block, 1);
-    desc.prune.alpha = s->alpha;
-    desc.prune.object_block = s->object_block;
+    prune_in(&desc)->alpha = s->alpha;
+    prune_in(&desc)->object_block = s->object_block;
     return desc;
 }
 
@@ -59,11 +60,11 @@ static int check(const toy *m, int type, const setting *s)
     const rvit_session_desc desc = desc_of(s);
     rvit_session *session = open_session(open_model(m, types[type]), &desc);
     const float *logits = run_session(session, m, images, N_IMAGES, NULL);
-    const int32_t *cu = rvit_session_cu_seqlens(session, 0);
+    const int32_t *cu = session_cu_seqlens(session, 0);
     uint8_t *taken = scratch((size_t)n), *kept = scratch((size_t)n);
     int n_close = 0;
     for (int32_t i = 0; i < N_IMAGES; i++) {
-        const toy_stage left = {.block = s->block, .kept = rvit_session_kept(session, 0, i), .n_kept = cu[i + 1] - cu[i]};
+        const toy_stage left = {.block = s->block, .kept = session_kept(session, 0, i), .n_kept = cu[i + 1] - cu[i]};
         double wanted[16];
         const double margin = choose(m, s, images + (int64_t)i * m->pixels, &left, taken, wanted);
         memset(kept, 0, (size_t)n);
@@ -124,9 +125,9 @@ static void defaults(void **state)
     }
     /* An early stage takes the object block with it. */
     rvit_session_desc early = plain;
-    early.prune.n_blocks = 1;
+    prune_in(&early)->n_blocks = 1;
     (void)open_session(model, &early);
-    assert_int_equal(rvit_session_n_stages(open_session(model, &early)), 1);
+    assert_int_equal(session_n_stages(open_session(model, &early)), 1);
 }
 
 /* Halves go to the even number; five places for each anchor are there. */
@@ -185,30 +186,23 @@ static void bad_descs(void **state)
     rvit_model *model = open_model(toy_new(&map), RVIT_F32);
     rvit_session *session = NULL;
     rvit_session_desc desc = desc_of(&good);
-    desc.prune.n_blocks = 2;
-    desc.prune.blocks[1] = LAST + 1;
+    prune_in(&desc)->n_blocks = 2;
+    prune_in(&desc)->blocks[1] = LAST + 1;
     expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "hiprune prunes in one block, n_blocks is 2");
     desc = desc_of(&good);
-    desc.prune.object_block = LAST + 1;
+    prune_in(&desc)->object_block = LAST + 1;
     expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "object_block is 4, expected 0..3");
     static const double alphas[] = {1.0 + 0x1p-52, NAN, INFINITY};
     for (int i = 0; i < 3; i++) {
         desc = desc_of(&good);
-        desc.prune.alpha = alphas[i];
+        prune_in(&desc)->alpha = alphas[i];
         expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "alpha is");
     }
-    desc = desc_of(&good);
-    desc.prune.reserved_int = 1;
-    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "reserved_int");
-    /* Others have no such parameters, but may be left 0 by programs that do not know them. */
     desc = session_desc(N_IMAGES, RVIT_PRUNE_RECEIVED, -1, NULL, 0);
-    desc.prune.alpha = 0;
-    desc.prune.object_block = 0;
-    (void)open_session(model, &desc);
-    desc.prune.alpha = 0.1;
+    prune_in(&desc)->alpha = 0;
     expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "alpha is given, but the policy received");
-    desc.prune.alpha = -1;
-    desc.prune.object_block = 1;
+    prune_in(&desc)->alpha = -1;
+    prune_in(&desc)->object_block = 0;
     expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "object_block is given, but the policy received");
     assert_null(session);
 }

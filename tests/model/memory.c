@@ -2,6 +2,7 @@
 #include "model.h"
 
 #include <stdatomic.h>
+#include "tools/cli/session_results.h"
 
 static const toy_spec spec = {.dim = 128,
                               .depth = 4,
@@ -120,16 +121,18 @@ static rvit_session_desc variant_of(const fixture *f, int policy, int variant)
     desc.features_block = 1;
     desc.received_block = 0;
     if (variant == VIEWS) {
-        desc.images.buffer = f->images;
+        desc.input_memory = RVIT_INPUT_FIXED;
+        desc.input_view.buffer = f->images;
         desc.logits.buffer = f->logits;
     }
     if (variant == CALLERS_STREAM)
         desc.stream = f->stream;
-    desc.run_views = variant == RUN_VIEWS;
+    if (variant == RUN_VIEWS)
+        desc.input_memory = RVIT_INPUT_RUN;
     return desc;
 }
 
-/* The bounds that session.h states. */
+/* The bounds that docs/memory.md states. */
 static long long most_working(int32_t stages)
 {
     const int32_t tokens = 1 + 64;
@@ -165,7 +168,7 @@ static void check_session(fixture *f, int policy, int variant)
     assert_int_equal(asked.stats.device_allocations, before.stats.device_allocations);
     expect_ok(rvit_session_create(f->model, &desc, &session));
     const holding after = hold(f);
-    const int32_t stages = rvit_session_n_stages(session);
+    const int32_t stages = session_n_stages(session);
     expect_held("device_size", policy, variant, after.stats.device_size - before.stats.device_size, memory.device_size, memory.device_size);
     expect_held("upload_size", policy, variant, after.stats.upload_size - before.stats.upload_size, memory.upload_size, memory.upload_size);
     const long long readback = memory.readback_size + memory.trace_size;
@@ -205,7 +208,7 @@ static void memory_is_known_before(void **state)
     close_fixture(f);
 }
 
-/* Sums of arrays, each rounded up as session.h says. */
+/* Sums of arrays, each rounded up as docs/memory.md says. */
 static int64_t sum_of(const int64_t *sizes, int n)
 {
     int64_t sum = 0;
@@ -215,7 +218,7 @@ static int64_t sum_of(const int64_t *sizes, int n)
 }
 #define SUM(...) sum_of((const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 
-/* The formula of session.h, written down a second time. */
+/* The formula of docs/memory.md, written down a second time. */
 static void check_formula(rvit_quantization quantization)
 {
     static const int policies[] = {RVIT_PRUNE_NONE,   RVIT_PRUNE_L2,           RVIT_PRUNE_EVIT,     RVIT_PRUNE_MASK,   RVIT_PRUNE_TOME,
@@ -238,7 +241,7 @@ static void check_formula(rvit_quantization quantization)
             expect_ok(rvit_session_create(f->model, &desc, &session));
             run_session(session, f->m, toy_images(f->m, 1, 2), 1, NULL);
             for (int i = 0; i < stages; i++)
-                len[i + 1] = rvit_session_cu_seqlens(session, i)[1];
+                len[i + 1] = session_cu_seqlens(session, i)[1];
             rvit_session_destroy(session);
             assert_true((hiprune || len[2] < len[1]) && len[1] < T);
         }
@@ -293,8 +296,8 @@ static void look_at_results(rvit_session *session, const toy *m, int32_t n)
     uint8_t *mask = scratch((size_t)m->tokens);
     float *grid = scratch((size_t)((m->tokens - m->n_prefix) * m->spec.dim) * sizeof *grid);
     for (int32_t i = 0; i < n; i++) {
-        expect_ok(rvit_session_mask(session, rvit_session_n_stages(session) - 1, i, mask));
-        expect_ok(rvit_session_grid(session, i, 0.0f, grid));
+        expect_ok(rvit_session_keep_mask(session, session_n_stages(session) - 1, i, mask));
+        expect_ok(rvit_session_feature_grid(session, i, 0.0f, grid));
     }
 }
 
@@ -346,7 +349,8 @@ static void fallback_is_bounded(void **state)
         expect_ok(rvit_session_memory(f->model, &none, &dense));
         desc.outputs = RVIT_OUTPUT_FEATURES;
         desc.dense_fallback = 1;
-        desc.images.buffer = f->images;
+        desc.input_memory = RVIT_INPUT_FIXED;
+        desc.input_view.buffer = f->images;
         expect_ok(rvit_session_memory(f->model, &desc, &most));
         assert_true(most.device_size >= pruned.device_size && most.device_size >= dense.device_size);
         assert_true(most.upload_size >= dense.upload_size); /* the timed sessions have images of their own */
@@ -369,13 +373,15 @@ static void weights_are_counted(void **state)
     const holding before = hold(f);
     rvit_checkpoint *checkpoint = open_checkpoint(f->m, "weights.safetensors");
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
-    expect_ok(rvit_checkpoint_get_info(checkpoint, &info));
+    rvit_checkpoint_info files = RVIT_CHECKPOINT_INFO_INIT;
+    expect_ok(rvit_checkpoint_get_model_info(checkpoint, &info));
+    expect_ok(rvit_checkpoint_get_info(checkpoint, &files));
     assert_int_equal(info.weights_size, 0);
     rvit_model *model = NULL;
     expect_ok(rvit_model_create(f->device, checkpoint, NULL, &model));
     expect_ok(rvit_model_get_info(model, &info));
     assert_int_equal(hold(f).stats.device_size - before.stats.device_size, info.weights_size);
-    assert_true(info.weights_size >= info.n_parameters * 4);
+    assert_true(info.weights_size >= files.n_parameters * 4);
     rvit_model_destroy(model);
     close_fixture(f);
 }
@@ -393,7 +399,7 @@ static void bad_descs_are_refused(void **state)
     desc.max_images = 0;
     expect_status(rvit_session_memory(f->model, &desc, &memory), RVIT_INVALID_ARGUMENT, "max_images");
     desc = policy_desc(RVIT_PRUNE_L2, N_IMAGES);
-    desc.prune.blocks[1] = spec.depth;
+    prune_in(&desc)->blocks[1] = spec.depth;
     expect_status(rvit_session_memory(f->model, &desc, &memory), RVIT_INVALID_ARGUMENT, NULL);
     /* A recording stream is left as it was. */
     desc = variant_of(f, RVIT_PRUNE_L2, CALLERS_STREAM);

@@ -2,6 +2,7 @@
 #include "model.h"
 
 #include <math.h>
+#include "tools/cli/session_results.h"
 
 static const toy_spec spec = {
     .dim = 64, .depth = 4, .mlp = 128, .image_size = 32, .patch_size = 8, .n_classes = 7, .stored = RVIT_F32, .seed = 41};
@@ -26,23 +27,20 @@ static void session_descs(void **state)
     BAD("max_images", d.max_images = 0);
     BAD("max_images", d.max_images = -3);
     BAD("max_images", d.max_images = INT32_MAX);
-    BAD("keep", d.prune.keep = 1.0000001);
-    BAD("keep", d.prune.keep = 7);
-    BAD("keep", d.prune.keep = NAN);
-    BAD("keep", d.prune.keep = INFINITY);
-    BAD("4", d.prune.blocks[1] = 4);
-    BAD("-1", d.prune.blocks[0] = -1);
-    BAD("1", d.prune.blocks[1] = 1);
-    BAD("0", d.prune.blocks[1] = 0);
-    BAD("n_blocks", d.prune.n_blocks = RVIT_PRUNE_MAX_STAGES + 1);
-    BAD("n_blocks", d.prune.n_blocks = -1);
-    BAD("type: 99 is not a valid prune type", d.prune.type = (rvit_prune_type)99);
-    BAD("struct_size", d.prune.struct_size = 0);
-    /* It stands inside another struct: what follows it is not of a later version. */
-    BAD("struct_size", d.prune.struct_size = sizeof d.prune + 8);
-    BAD("struct_size", d.prune.struct_size = 60000);
+    BAD("keep", prune_in(&d)->keep = 1.0000001);
+    BAD("keep", prune_in(&d)->keep = 7);
+    BAD("keep", prune_in(&d)->keep = NAN);
+    BAD("keep", prune_in(&d)->keep = INFINITY);
+    BAD("4", prune_in(&d)->blocks[1] = 4);
+    BAD("-1", prune_in(&d)->blocks[0] = -1);
+    BAD("1", prune_in(&d)->blocks[1] = 1);
+    BAD("0", prune_in(&d)->blocks[1] = 0);
+    BAD("n_blocks", prune_in(&d)->n_blocks = RVIT_PRUNE_MAX_STAGES + 1);
+    BAD("n_blocks", prune_in(&d)->n_blocks = -1);
+    BAD("type: 99 is not a valid prune type", prune_in(&d)->type = (rvit_prune_type)99);
+    BAD("struct_size", prune_in(&d)->struct_size = 0);
     /* The defaults of evit prune in blocks that this model does not have. */
-    BAD("6", d.prune.n_blocks = 0);
+    BAD("6", prune_in(&d)->n_blocks = 0);
 #undef BAD
     expect_status(rvit_session_create(NULL, &good, &session), RVIT_INVALID_ARGUMENT, "model");
     expect_status(rvit_session_create(model, &good, NULL), RVIT_INVALID_ARGUMENT, "out_session");
@@ -61,10 +59,10 @@ static void run_args(void **state)
     memset(keep, 1, (size_t)(2 * 3 * m->tokens));
     rvit_run_args good = RVIT_RUN_ARGS_INIT;
     good.n_images = 3;
-    good.images = toy_images(m, 3, 1);
+    good.input.data = toy_images(m, 3, 1);
     good.keep = keep;
     expect_status(rvit_session_wait(session), RVIT_INVALID_ARGUMENT, NULL);
-    assert_null(rvit_session_logits(session));
+    assert_null(session_floats(session, RVIT_RESULT_LOGITS));
     expect_ok(rvit_session_run(session, &good, logits));
     float wanted[3 * 7];
     memcpy(wanted, logits, sizeof wanted);
@@ -111,14 +109,14 @@ static void a_second_run_is_refused(void **state)
     const float *wanted = run_session(session, m, images, 2, NULL);
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = 2;
-    args.images = images;
+    args.input.data = images;
     expect_ok(rvit_session_enqueue(session, &args));
     expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, NULL);
     expect_status(rvit_session_run(session, &args, NULL), RVIT_INVALID_ARGUMENT, NULL);
     expect_ok(rvit_session_wait(session));
-    assert_memory_equal(rvit_session_logits(session), wanted, 2 * 7 * sizeof(float));
+    assert_memory_equal(session_floats(session, RVIT_RESULT_LOGITS), wanted, 2 * 7 * sizeof(float));
     expect_status(rvit_session_wait(session), RVIT_INVALID_ARGUMENT, NULL);
-    assert_memory_equal(rvit_session_logits(session), wanted, 2 * 7 * sizeof(float));
+    assert_memory_equal(session_floats(session, RVIT_RESULT_LOGITS), wanted, 2 * 7 * sizeof(float));
     expect_ok(rvit_session_run(session, &args, NULL));
 }
 
@@ -171,7 +169,7 @@ static void a_weight_beyond_float16(void **state)
         expect_ok(rvit_session_create(model, NULL, &session));
         rvit_run_args args = RVIT_RUN_ARGS_INIT;
         args.n_images = 1;
-        args.images = toy_images(m, 1, 1);
+        args.input.data = toy_images(m, 1, 1);
         expect_status(rvit_session_run(session, &args, NULL), RVIT_NOT_FINITE, "image 0: its logits are not finite");
         rvit_session_destroy(session);
         rvit_model_destroy(model);

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include <raggedvit/experimental.h>
+#include "tools/cli/session_results.h"
 
 enum { N_IMAGES = 3, CLASSES = 8, DEPTH = 4, DIM = 64 };
 
@@ -38,17 +39,22 @@ static given results_of(rvit_session *session, const toy *m, const float *images
 {
     given g = {.logits = run_session(session, m, images, n, keep), .width = -1, .block_stage = -9, .received_stage = -9};
     const size_t layout = ((size_t)n + 1) * sizeof(int32_t);
-    const float *pooled = rvit_session_pooled(session, &g.width), *block = rvit_session_block_features(session, &g.block_stage);
-    const float *received = rvit_session_received_attention(session, &g.received_stage);
-    if (pooled != NULL)
-        g.pooled = copied(pooled, (size_t)n * (size_t)g.width * sizeof(float));
-    if (block != NULL) {
-        g.block_cu = copied(rvit_session_cu_seqlens(session, g.block_stage), layout);
-        g.block = copied(block, (size_t)g.block_cu[n] * DIM * sizeof(float));
+    const rvit_result_view pooled = session_result(session, RVIT_RESULT_POOLED, 0);
+    const rvit_result_view block = session_result(session, RVIT_RESULT_BLOCK_FEATURES, 0);
+    const rvit_result_view received = session_result(session, RVIT_RESULT_RECEIVED_ATTENTION, 0);
+    if (pooled.data != NULL) {
+        g.width = pooled.width;
+        g.pooled = copied(pooled.data, (size_t)n * (size_t)g.width * sizeof(float));
     }
-    if (received != NULL) {
-        g.received_cu = copied(rvit_session_cu_seqlens(session, g.received_stage), layout);
-        g.received = copied(received, (size_t)(g.received_cu[n] * m->n_heads) * sizeof(float));
+    if (block.data != NULL) {
+        g.block_stage = block.stage;
+        g.block_cu = copied(session_cu_seqlens(session, g.block_stage), layout);
+        g.block = copied(block.data, (size_t)g.block_cu[n] * DIM * sizeof(float));
+    }
+    if (received.data != NULL) {
+        g.received_stage = received.stage;
+        g.received_cu = copied(session_cu_seqlens(session, g.received_stage), layout);
+        g.received = copied(received.data, (size_t)(g.received_cu[n] * m->n_heads) * sizeof(float));
     }
     return g;
 }
@@ -101,22 +107,20 @@ static void rows_of_every_block(void **state)
             rvit_session *session = NULL, *plain = NULL;
             expect_ok(rvit_session_create(models[policy % 2], &desc, &session));
             const given g = results_of(session, m, images, N_IMAGES, keep);
-            const void *traced = NULL;
-            rvit_dtype dtype;
-            int64_t rows;
-            expect_ok(rvit_session_trace(session, RVIT_TRACE_BLOCK, block, &traced, &dtype, &rows));
-            assert_int_equal(dtype, RVIT_F32);
-            assert_int_equal(rows, g.block_cu[N_IMAGES]);
-            assert_memory_equal(g.block, traced, (size_t)rows * DIM * sizeof(float));
+            rvit_result_view traced = RVIT_RESULT_VIEW_INIT;
+            expect_ok(rvit_session_get(session, RVIT_TRACE_BLOCK, block, &traced));
+            assert_int_equal(traced.dtype, RVIT_F32);
+            assert_int_equal(traced.width, DIM);
+            assert_int_equal(traced.rows, g.block_cu[N_IMAGES]);
+            assert_memory_equal(g.block, traced.data, (size_t)traced.rows * DIM * sizeof(float));
             expect_received(m, &g);
             desc = policy_desc(policy, N_IMAGES);
             expect_ok(rvit_session_create(models[policy % 2], &desc, &plain));
             assert_memory_equal(g.logits, run_session(plain, m, images, N_IMAGES, keep), N_IMAGES * CLASSES * sizeof(float));
-            int32_t unused;
-            assert_null(rvit_session_pooled(plain, &unused));
-            assert_null(rvit_session_block_features(plain, &unused));
-            assert_null(rvit_session_received_attention(plain, &unused));
-            assert_null(rvit_session_projected(plain));
+            static const rvit_result absent[] = {RVIT_RESULT_POOLED, RVIT_RESULT_BLOCK_FEATURES, RVIT_RESULT_RECEIVED_ATTENTION,
+                                                 RVIT_RESULT_PROJECTED};
+            for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+                expect_status(rvit_session_get(plain, absent[i], 0, &traced), RVIT_UNSUPPORTED, "the session was created without");
             rvit_session_destroy(plain);
             rvit_session_destroy(session);
         }
@@ -271,23 +275,23 @@ static void projections(void **state)
         desc.outputs = RVIT_OUTPUT_PROJECTED;
         rvit_session *session = open_session(model, &desc);
         const float *logits = run_session(session, m, images, N_IMAGES, NULL);
-        assert_memory_equal(rvit_session_projected(session), logits, (size_t)logits_size);
+        assert_memory_equal(session_floats(session, RVIT_RESULT_PROJECTED), logits, (size_t)logits_size);
         desc.outputs |= RVIT_OUTPUT_NORMALIZED;
         for (int where = 0; where < 3; where++) {
             desc.logits = (rvit_view){where == 1 ? buffer : NULL, where == 1 ? image_size : 0};
-            desc.run_views = where == 2;
+            desc.input_memory = where == 2 ? RVIT_INPUT_RUN : RVIT_INPUT_HOST;
             rvit_session *other = open_session(model, &desc);
             rvit_run_args args = RVIT_RUN_ARGS_INIT;
             args.n_images = N_IMAGES;
             if (where == 2) {
-                args.device_images.buffer = buffer;
-                args.device_logits = (rvit_view){buffer, image_size};
+                args.input.view.buffer = buffer;
+                args.logits = (rvit_view){buffer, image_size};
             } else {
-                args.images = images;
+                args.input.data = images;
             }
-            assert_null(rvit_session_projected(other));
+            assert_null(session_floats(other, RVIT_RESULT_PROJECTED));
             expect_ok(rvit_session_run(other, &args, NULL));
-            expect_normalized(logits, rvit_session_projected(other));
+            expect_normalized(logits, session_floats(other, RVIT_RESULT_PROJECTED));
         }
     }
     model_teardown(NULL);
@@ -319,8 +323,8 @@ static void refusals(void **state)
         expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "received_block is");
     }
     assert_null(session);
-    assert_null(rvit_session_projected(NULL));
-    assert_null(rvit_session_pooled(NULL, NULL));
+    rvit_result_view view = RVIT_RESULT_VIEW_INIT;
+    expect_status(rvit_session_get(NULL, RVIT_RESULT_PROJECTED, 0, &view), RVIT_INVALID_ARGUMENT, "session or out_view is NULL");
 }
 
 SUITE(named_outputs_suite, MODEL_TEST(rows_of_every_block), MODEL_TEST(pooled_rows_give_the_logits), MODEL_TEST(batches),

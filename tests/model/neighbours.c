@@ -5,6 +5,7 @@
 #include "model.h"
 
 #include <math.h>
+#include "tools/cli/session_results.h"
 
 #define SIZES .dim = 64, .depth = 4, .mlp = 128, .image_size = 32, .patch_size = 8, .n_classes = 7, .stored = RVIT_F32
 static const toy_spec with_cls = {SIZES, .seed = 111, .n_predictors = 2, .n_registers = 1};
@@ -21,19 +22,20 @@ static int desc_of(rvit_model *model, const toy *m, int policy, int native, rvit
 {
     rvit_session_desc desc = policy_desc(policy, N_IMAGES);
     desc.outputs = RVIT_OUTPUT_FEATURES | RVIT_OUTPUT_POOLED;
-    desc.native = native;
+    desc.variable_resolution = native;
+    desc.input = native ? RVIT_INPUT_PATCHES : RVIT_INPUT_TENSOR;
     if (native) {
         desc.max_len = m->tokens;
         desc.max_tokens = N_IMAGES * m->tokens;
     }
     if (policy == RVIT_PRUNE_ATS)
-        desc.prune.n_samples = 5;
+        prune_in(&desc)->n_samples = 5;
     if (policy == RVIT_PRUNE_PIXELPRUNE) {
-        desc.prune = (rvit_prune_desc)RVIT_PRUNE_DESC_INIT;
-        desc.prune.type = RVIT_PRUNE_PIXELPRUNE;
+        *prune_in(&desc) = (rvit_prune_desc)RVIT_PRUNE_DESC_INIT;
+        prune_in(&desc)->type = RVIT_PRUNE_PIXELPRUNE;
     }
     if (native && policy == RVIT_PRUNE_DYNAMICVIT)
-        desc.prune.n_blocks = 1;
+        prune_in(&desc)->n_blocks = 1;
     const rvit_session_plan *plan = NULL;
     const rvit_status status = rvit_session_plan_create(model, &desc, &plan);
     if (status != RVIT_OK)
@@ -55,10 +57,11 @@ static rvit_status run(rvit_session *session, const toy *m, const float *images,
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = n;
     if (native) {
-        args.grids = grids;
-        args.patches = images;
+        args.input.kind = RVIT_INPUT_PATCHES;
+        args.input.grids = grids;
+        args.input.data = images;
     } else {
-        args.images = images;
+        args.input.data = images;
     }
     if (session->plan->schedule.policy->info.type == RVIT_PRUNE_MASK)
         args.keep = keep;
@@ -81,21 +84,20 @@ static void append(found *f, const void *bytes, size_t n)
 static found found_of(const rvit_session *session, const toy *m, int32_t image)
 {
     found f = {scratch(1 << 16), 0};
-    const int32_t n_stages = rvit_session_n_stages(session);
+    const int32_t n_stages = session_n_stages(session);
     const size_t tokens = (size_t)m->tokens, patches = (size_t)(m->tokens - m->n_prefix);
-    append(&f, rvit_session_logits(session) + image * CLASSES, CLASSES * sizeof(float));
-    int32_t width = 0;
-    const float *pooled = rvit_session_pooled(session, &width);
-    append(&f, pooled + image * width, (size_t)width * sizeof(float));
+    append(&f, session_floats(session, RVIT_RESULT_LOGITS) + image * CLASSES, CLASSES * sizeof(float));
+    const rvit_result_view pooled = session_result(session, RVIT_RESULT_POOLED, 0);
+    append(&f, (const float *)pooled.data + image * pooled.width, (size_t)pooled.width * sizeof(float));
     for (int32_t s = 0; s < n_stages; s++) {
         const rvit_segment *left = &session->plan->segments[s + 1];
-        const int32_t *cu = rvit_session_cu_seqlens(session, s), n = cu[image + 1] - cu[image];
+        const int32_t *cu = session_cu_seqlens(session, s), n = cu[image + 1] - cu[image];
         assert_true(n >= 0 && n <= left->max_len && cu[N_IMAGES] <= left->rows);
-        const int32_t *kept = rvit_session_kept(session, s, image);
-        const float *sizes = rvit_session_sizes(session, s, image);
+        const int32_t *kept = session_kept(session, s, image);
+        const float *sizes = session_sizes(session, s, image);
         uint8_t mask[PATCHES + 3];
         memset(mask, SENTINEL, sizeof mask);
-        expect_ok(rvit_session_mask(session, s, image, mask));
+        expect_ok(rvit_session_keep_mask(session, s, image, mask));
         assert_int_equal(mask[tokens], SENTINEL);
         for (int32_t row = 0; row < n; row++)
             assert_true(kept[row] >= -1 && kept[row] < m->tokens);
@@ -104,11 +106,12 @@ static found found_of(const rvit_session *session, const toy *m, int32_t image)
         append(&f, sizes, sizes == NULL ? 0 : (size_t)n * sizeof *sizes);
         append(&f, mask, tokens);
     }
-    const int32_t *cu = rvit_session_cu_seqlens(session, n_stages - 1);
-    append(&f, rvit_session_features(session) + (int64_t)cu[image] * DIM, (size_t)(cu[image + 1] - cu[image]) * DIM * sizeof(float));
+    const int32_t *cu = session_cu_seqlens(session, n_stages - 1);
+    append(&f, session_floats(session, RVIT_RESULT_FEATURES) + (int64_t)cu[image] * DIM,
+           (size_t)(cu[image + 1] - cu[image]) * DIM * sizeof(float));
     float *grid = scratch((patches * DIM + 1) * sizeof *grid);
     grid[patches * DIM] = 1.5f;
-    expect_ok(rvit_session_grid(session, image, 0.0f, grid));
+    expect_ok(rvit_session_feature_grid(session, image, 0.0f, grid));
     assert_true(grid[patches * DIM] == 1.5f);
     append(&f, grid, patches * DIM * sizeof *grid);
     return f;
@@ -193,7 +196,8 @@ static void more_images_than_tokens(void **state)
             expect_ok(status);
             rvit_session_desc desc = policy_desc(policies[p], 1);
             desc.outputs = RVIT_OUTPUT_FEATURES | RVIT_OUTPUT_POOLED;
-            desc.native = 1;
+            desc.variable_resolution = 1;
+            desc.input = RVIT_INPUT_PATCHES;
             desc.max_len = desc.max_tokens = m->tokens;
             float wanted[CLASSES] = {0};
             for (int i = -1; i < 3; i++) {
@@ -202,8 +206,8 @@ static void more_images_than_tokens(void **state)
                 expect_ok(rvit_session_create(model, &desc, &session));
                 expect_ok(run(session, m, image, 1, 1));
                 if (i < 0)
-                    memcpy(wanted, rvit_session_logits(session), sizeof wanted);
-                else if (largest_difference(rvit_session_logits(session), wanted, CLASSES) > 1e-5f)
+                    memcpy(wanted, session_floats(session, RVIT_RESULT_LOGITS), sizeof wanted);
+                else if (largest_difference(session_floats(session, RVIT_RESULT_LOGITS), wanted, CLASSES) > 1e-5f)
                     fail_msg("policy %d: with room for %d images other logits", policies[p], (int)desc.max_images);
                 rvit_session_destroy(session);
             }
@@ -234,7 +238,7 @@ static void results_are_not_trusted(void **state)
         assert_true(desc_of(model, m, policy, 0, &desc));
         rvit_session *session = open_session(model, &desc);
         float *images = toy_images(m, N_IMAGES, 8);
-        const int32_t n_stages = rvit_session_n_stages(session);
+        const int32_t n_stages = session_n_stages(session);
         for (int round = 0; round < 30; round++) {
             expect_ok(run(session, m, images, N_IMAGES, 0));
             for (int32_t s = 0; s < n_stages; s++) {

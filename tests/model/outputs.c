@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include <raggedvit/experimental.h>
+#include "tools/cli/session_results.h"
 
 static const toy_spec spec = {
     .dim = 128, .depth = 4, .mlp = 256, .image_size = 64, .patch_size = 16, .n_classes = 7, .stored = RVIT_F32, .seed = 41};
@@ -23,26 +24,26 @@ static rvit_session_desc desc_of(rvit_prune_type type, const int32_t *at, int32_
     const int keeps = type != RVIT_PRUNE_ATS && type != RVIT_PRUNE_ATS_PAPER && type != RVIT_PRUNE_TOME;
     rvit_session_desc desc = session_desc(N_IMAGES, type, keeps ? 0.5 : -1.0, at, n_at);
     if (type == RVIT_PRUNE_ATS_PAPER)
-        desc.prune.mass = 0.6;
+        prune_in(&desc)->mass = 0.6;
     if (type == RVIT_PRUNE_TOME)
-        desc.prune.merges = 3;
+        prune_in(&desc)->merges = 3;
     return desc;
 }
 
-/* What rvit_session_mask, _cu_seqlens(-1) and _sizes say agrees with _kept. */
+/* What rvit_session_keep_mask, RVIT_RESULT_CU_SEQLENS of stage -1 and _SIZES say agrees with _KEPT. */
 static void expect_consistent(const rvit_session *session, const toy *m, rvit_prune_type type)
 {
-    const int32_t *unpruned = rvit_session_cu_seqlens(session, -1);
+    const int32_t *unpruned = session_cu_seqlens(session, -1);
     for (int32_t i = 0; i <= N_IMAGES; i++)
         assert_int_equal(unpruned[i], i * m->tokens);
-    for (int32_t stage = 0; stage < rvit_session_n_stages(session); stage++)
+    for (int32_t stage = 0; stage < session_n_stages(session); stage++)
         for (int32_t image = 0; image < N_IMAGES; image++) {
-            const int32_t *cu = rvit_session_cu_seqlens(session, stage), *kept = rvit_session_kept(session, stage, image);
+            const int32_t *cu = session_cu_seqlens(session, stage), *kept = session_kept(session, stage, image);
             const int32_t n = cu[image + 1] - cu[image];
-            const float *sizes = rvit_session_sizes(session, stage, image);
+            const float *sizes = session_sizes(session, stage, image);
             assert_true((sizes != NULL) == (type == RVIT_PRUNE_TOME));
             uint8_t *mask = scratch((size_t)m->tokens);
-            expect_ok(rvit_session_mask(session, stage, image, mask));
+            expect_ok(rvit_session_keep_mask(session, stage, image, mask));
             int32_t marked = 0, fused = 0;
             double size = 0;
             for (int32_t t = 0; t < m->tokens; t++)
@@ -86,10 +87,10 @@ static void features_give_the_logits(void **state)
             const float *logits = run_session(session, m, images, N_IMAGES, NULL);
             const float *same = run_session(other, m, images, N_IMAGES, NULL);
             assert_memory_equal(logits, same, N_IMAGES * CLASSES * sizeof(float));
-            assert_null(rvit_session_features(other));
-            const float *features = rvit_session_features(session);
+            assert_null(session_floats(other, RVIT_RESULT_FEATURES));
+            const float *features = session_floats(session, RVIT_RESULT_FEATURES);
             assert_non_null(features);
-            const int32_t *cu = rvit_session_cu_seqlens(session, rvit_session_n_stages(session) - 1);
+            const int32_t *cu = session_cu_seqlens(session, session_n_stages(session) - 1);
             for (int32_t i = 0; i < N_IMAGES; i++)
                 for (int32_t c = 0; c < CLASSES; c++) {
                     double sum = m->head_b[c];
@@ -114,12 +115,12 @@ static void grids(void **state)
         desc.outputs = RVIT_OUTPUT_FEATURES;
         rvit_session *session = open_session(model, &desc);
         run_session(session, m, images, N_IMAGES, NULL);
-        const int32_t stage = rvit_session_n_stages(session) - 1, *cu = rvit_session_cu_seqlens(session, stage);
+        const int32_t stage = session_n_stages(session) - 1, *cu = session_cu_seqlens(session, stage);
         float *grid = scratch((size_t)(patches * dim) * sizeof *grid);
         for (int32_t image = 0; image < N_IMAGES; image++) {
-            expect_ok(rvit_session_grid(session, image, -7.5f, grid));
-            const int32_t *kept = rvit_session_kept(session, stage, image);
-            const float *features = rvit_session_features(session) + (int64_t)cu[image] * dim;
+            expect_ok(rvit_session_feature_grid(session, image, -7.5f, grid));
+            const int32_t *kept = session_kept(session, stage, image);
+            const float *features = session_floats(session, RVIT_RESULT_FEATURES) + (int64_t)cu[image] * dim;
             int32_t filled = 0, with_features = 0;
             for (int32_t n = 0; n < patches; n++)
                 filled += grid[n * dim] == -7.5f && grid[n * dim + dim - 1] == -7.5f;
@@ -134,11 +135,11 @@ static void grids(void **state)
             else
                 assert_int_equal(filled, patches - with_features);
         }
-        expect_status(rvit_session_grid(session, N_IMAGES, 0.0f, grid), RVIT_INVALID_ARGUMENT, "3");
+        expect_status(rvit_session_feature_grid(session, N_IMAGES, 0.0f, grid), RVIT_INVALID_ARGUMENT, "3");
     }
     const rvit_session_desc without = session_desc(1, RVIT_PRUNE_NONE, -1.0, NULL, 0);
     float one;
-    expect_status(rvit_session_grid(open_session(model, &without), 0, 0.0f, &one), RVIT_UNSUPPORTED, "RVIT_OUTPUT_FEATURES");
+    expect_status(rvit_session_feature_grid(open_session(model, &without), 0, 0.0f, &one), RVIT_UNSUPPORTED, "RVIT_OUTPUT_FEATURES");
 }
 
 /* The last block's CLS attention adds up to 1 for each head, and is laid out as the named stage says. */
@@ -157,11 +158,13 @@ static void cls_attention(void **state)
             const float *logits = run_session(session, m, images, N_IMAGES, NULL);
             assert_memory_equal(logits, run_session(open_session(model, &plain), m, images, N_IMAGES, NULL),
                                 N_IMAGES * CLASSES * sizeof(float));
-            int32_t stage = -9;
-            const float *probs = rvit_session_cls_attention(session, &stage);
+            const rvit_result_view view = session_result(session, RVIT_RESULT_CLS_ATTENTION, 0);
+            const float *probs = view.data;
             assert_non_null(probs);
-            assert_int_equal(stage, late ? -1 : 1);
-            const int32_t *cu = rvit_session_cu_seqlens(session, stage);
+            assert_int_equal(view.stage, late ? -1 : 1);
+            const int32_t *cu = session_cu_seqlens(session, view.stage);
+            assert_int_equal(view.rows, cu[N_IMAGES]);
+            assert_int_equal(view.width, m->n_heads);
             for (int32_t i = 0; i < N_IMAGES; i++)
                 for (int32_t head = 0; head < m->n_heads; head++) {
                     double sum = 0;
@@ -174,12 +177,12 @@ static void cls_attention(void **state)
 
 static int keep_the_same(const rvit_session *a, const rvit_session *b)
 {
-    for (int32_t stage = 0; stage < rvit_session_n_stages(a); stage++) {
-        const int32_t *cu = rvit_session_cu_seqlens(a, stage);
-        if (memcmp(cu, rvit_session_cu_seqlens(b, stage), (N_IMAGES + 1) * sizeof *cu) != 0)
+    for (int32_t stage = 0; stage < session_n_stages(a); stage++) {
+        const int32_t *cu = session_cu_seqlens(a, stage);
+        if (memcmp(cu, session_cu_seqlens(b, stage), (N_IMAGES + 1) * sizeof *cu) != 0)
             return 0;
         for (int32_t i = 0; i < N_IMAGES; i++)
-            if (memcmp(rvit_session_kept(a, stage, i), rvit_session_kept(b, stage, i), (size_t)(cu[i + 1] - cu[i]) * sizeof *cu) != 0)
+            if (memcmp(session_kept(a, stage, i), session_kept(b, stage, i), (size_t)(cu[i + 1] - cu[i]) * sizeof *cu) != 0)
                 return 0;
     }
     return 1;
@@ -215,7 +218,7 @@ static void fixed_batches(void **state)
             assert_memory_equal(again, b, N_IMAGES * CLASSES * sizeof(float));
             rvit_run_args args = RVIT_RUN_ARGS_INIT;
             args.n_images = N_IMAGES - 1;
-            args.images = images;
+            args.input.data = images;
             expect_status(rvit_session_run(fixed, &args, NULL), RVIT_INVALID_ARGUMENT, "exactly");
         }
         assert_true(2 * n_same > N_POLICIES);
@@ -240,15 +243,16 @@ static void device_buffers(void **state)
     const rvit_session_desc plain = desc;
     desc.fixed_batch = 1;
     desc.stream = stream;
-    desc.images = (rvit_view){buffer, 256};
+    desc.input_memory = RVIT_INPUT_FIXED;
+    desc.input_view = (rvit_view){buffer, 256};
     desc.logits = (rvit_view){buffer, logits_at};
     rvit_session *session = open_session(model, &desc), *reference = open_session(model, &plain);
-    assert_null(rvit_session_input(session));
+    assert_null(rvit_session_input_memory(session, NULL));
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = N_IMAGES;
     for (uint64_t run = 0; run < RUNS; run++) {
         const float *images = toy_images(m, N_IMAGES, 50 + run);
-        expect_ok(rvit_stream_write(stream, desc.images, images, image_size));
+        expect_ok(rvit_stream_write(stream, desc.input_view, images, image_size));
         expect_ok(rvit_session_enqueue(session, &args));
         rvit_copy_args copy = RVIT_COPY_ARGS_INIT;
         copy.source = desc.logits;
@@ -258,8 +262,8 @@ static void device_buffers(void **state)
         expect_ok(rvit_session_enqueue(session, &args));
     }
     expect_ok(rvit_session_wait(session));
-    assert_null(rvit_session_logits(session));
-    assert_non_null(rvit_session_kept(session, 1, 0));
+    assert_null(session_floats(session, RVIT_RESULT_LOGITS));
+    assert_non_null(session_kept(session, 1, 0));
     float logits[N_IMAGES * CLASSES];
     for (uint64_t run = 0; run < RUNS; run++) {
         expect_ok(rvit_stream_read(stream, (rvit_view){buffer, results_at + (int64_t)run * 256}, logits, logits_size));
@@ -267,9 +271,9 @@ static void device_buffers(void **state)
         assert_true(largest_difference(logits, wanted, N_IMAGES * CLASSES) < 1e-5);
     }
     const float *images = toy_images(m, N_IMAGES, 60);
-    args.images = images;
-    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "images");
-    args.images = NULL;
+    args.input.data = images;
+    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "input.data is given");
+    args.input.data = NULL;
     expect_status(rvit_session_run(session, &args, logits), RVIT_UNSUPPORTED, "out_logits");
     model_teardown(NULL);
     rvit_stream_destroy(stream);
@@ -297,14 +301,15 @@ static void an_error_of_any_run(void **state)
         rvit_session_desc desc = desc_of(policies[p], blocks, 2);
         desc.fixed_batch = 1;
         desc.stream = stream;
-        desc.images.buffer = buffer;
+        desc.input_memory = RVIT_INPUT_FIXED;
+        desc.input_view.buffer = buffer;
         rvit_session *session = open_session(model, &desc);
         for (int bad = -1; bad < RUNS; bad++) {
             for (int run = 0; run < RUNS; run++) {
                 const float pixel = images[2 * m->pixels];
                 if (run == bad)
                     images[2 * m->pixels] = NAN;
-                expect_ok(rvit_stream_write(stream, desc.images, images, image_size));
+                expect_ok(rvit_stream_write(stream, desc.input_view, images, image_size));
                 images[2 * m->pixels] = pixel;
                 expect_ok(rvit_session_enqueue(session, &args));
             }
@@ -315,7 +320,7 @@ static void an_error_of_any_run(void **state)
             expect_status(rvit_session_wait(session), RVIT_NOT_FINITE, "image 2");
             expect_ok(rvit_session_image_status(session, 1));
             expect_status(rvit_session_image_status(session, 2), RVIT_NOT_FINITE, "image 2");
-            expect_ok(rvit_stream_write(stream, desc.images, images, image_size));
+            expect_ok(rvit_stream_write(stream, desc.input_view, images, image_size));
             expect_ok(rvit_session_run(session, &args, NULL));
         }
     }
@@ -333,9 +338,12 @@ static void bad_buffers(void **state)
     expect_ok(rvit_buffer_create(H.device[DEVICE], 1024, RVIT_BUFFER_DEVICE, &small));
     rvit_session *session = NULL;
     rvit_session_desc desc = session_desc(2, RVIT_PRUNE_NONE, -1.0, NULL, 0);
-    desc.images = (rvit_view){small, 0};
+    desc.input_memory = RVIT_INPUT_FIXED;
+    desc.input_view = (rvit_view){small, 0};
     expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "images");
-    desc.images.buffer = NULL;
+    desc.input_view.buffer = NULL;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "input_view is absent, but input_memory is FIXED");
+    desc.input_memory = RVIT_INPUT_HOST;
     desc.logits = (rvit_view){small, 1008};
     expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "logits");
     desc.logits = (rvit_view){NULL, 0};
@@ -365,7 +373,7 @@ static void dense_fallback(void **state)
         assert_true(info.dense_us > 0.0 && info.pruned_us > 0.0);
         assert_int_equal(info.fell_back, info.dense_us <= info.pruned_us);
         assert_int_equal(info.n_stages, info.fell_back ? 0 : 1);
-        assert_int_equal(rvit_session_n_stages(session), info.n_stages);
+        assert_int_equal(session_n_stages(session), info.n_stages);
         const rvit_session_desc dense = session_desc(N_IMAGES, RVIT_PRUNE_NONE, -1.0, NULL, 0);
         const float *wanted = run_session(info.fell_back ? open_session(model, &dense) : pruned, m, images, N_IMAGES, NULL);
         assert_memory_equal(run_session(session, m, images, N_IMAGES, NULL), wanted, N_IMAGES * CLASSES * sizeof(float));
@@ -391,21 +399,20 @@ static void selects_can_be_repeated(void **state)
         }
         expect_status(rvit_session_get_select(session, 2, &args), RVIT_INVALID_ARGUMENT, "2");
         expect_ok(rvit_session_get_select(session, 0, &args));
-        const void *scores = NULL;
-        rvit_dtype dtype;
-        int64_t rows = 0;
-        expect_ok(rvit_session_trace(session, RVIT_TRACE_SCORES, 0, &scores, &dtype, &rows));
+        rvit_result_view scores = RVIT_RESULT_VIEW_INIT;
+        expect_ok(rvit_session_get(session, RVIT_TRACE_SCORES, 0, &scores));
+        const int64_t rows = scores.rows;
         assert_int_equal(rows, N_IMAGES * m->tokens);
         args.score = RVIT_SCORE_GIVEN;
-        const int32_t *counts = rvit_session_counts(session, 0);
+        const int32_t *counts = session_result(session, RVIT_TRACE_COUNTS, 0).data;
         assert_true((counts != NULL) == (args.mode == RVIT_SELECT_TOP_K));
         array *counts_in = array_input("counts", (args.max_len + (int64_t)1) * 4), *scores_in = array_input("scores", rows * 4);
         array *cu_in = array_input("cu_seqlens", (N_IMAGES + 1) * 4), *cu_out = array_output("out_cu_seqlens", (N_IMAGES + 1) * 4);
         array *keep_out = array_output("keep", rows), *src_out = array_output("src_rows", rows * 4);
         if (counts != NULL)
             memcpy(counts_in->host, counts, (size_t)counts_in->size);
-        memcpy(scores_in->host, scores, (size_t)scores_in->size);
-        memcpy(cu_in->host, rvit_session_cu_seqlens(session, -1), (size_t)cu_in->size);
+        memcpy(scores_in->host, scores.data, (size_t)scores_in->size);
+        memcpy(cu_in->host, session_cu_seqlens(session, -1), (size_t)cu_in->size);
         arrays_upload();
         args.counts = array_view(counts == NULL ? NULL : counts_in, DEVICE);
         args.scores = array_view(scores_in, DEVICE);
@@ -418,7 +425,7 @@ static void selects_can_be_repeated(void **state)
         const int32_t *cu = (const int32_t *)(const void *)cu_out->result[DEVICE];
         const int32_t *src = (const int32_t *)(const void *)src_out->result[DEVICE];
         for (int32_t i = 0; i < N_IMAGES; i++) {
-            const int32_t *stage_cu = rvit_session_cu_seqlens(session, 0), *kept = rvit_session_kept(session, 0, i);
+            const int32_t *stage_cu = session_cu_seqlens(session, 0), *kept = session_kept(session, 0, i);
             const int32_t fused = policies[p] == RVIT_PRUNE_EVIT_FUSED;
             assert_int_equal(cu[i + 1] - cu[i], stage_cu[i + 1] - stage_cu[i] - fused);
             for (int32_t row = cu[i]; row < cu[i + 1]; row++)
@@ -447,40 +454,42 @@ static void given_sets(void **state)
         const float *wanted = run_session(session, m, images, N_IMAGES, NULL);
         for (int32_t s = 0; s < 2; s++)
             for (int32_t i = 0; i < N_IMAGES; i++)
-                expect_ok(rvit_session_mask(session, s, i, masks + (s * N_IMAGES + i) * m->tokens));
+                expect_ok(rvit_session_keep_mask(session, s, i, masks + (s * N_IMAGES + i) * m->tokens));
         /* Its own sets: the same decisions and bits. */
         assert_memory_equal(run_session(given, m, images, N_IMAGES, masks), wanted, N_IMAGES * CLASSES * sizeof *wanted);
-        assert_null(rvit_session_decided(session, 0));
-        assert_null(rvit_session_decided(given, 2));
+        assert_null(session_result(session, RVIT_TRACE_DECISIONS, 0).data);
+        assert_null(session_result(given, RVIT_TRACE_DECISIONS, 2).data);
         for (int32_t s = 0; s < 2; s++)
             for (int32_t i = 0; i < N_IMAGES; i++) {
                 const uint8_t *mask = masks + (s * N_IMAGES + i) * m->tokens;
-                const int32_t *cu = rvit_session_cu_seqlens(given, s - 1), *before = s > 0 ? rvit_session_kept(given, s - 1, i) : NULL;
+                const int32_t *cu = session_cu_seqlens(given, s - 1), *before = s > 0 ? session_kept(given, s - 1, i) : NULL;
+                const uint8_t *decided = session_result(given, RVIT_TRACE_DECISIONS, s).data;
                 for (int32_t row = cu[i]; row < cu[i + 1]; row++)
-                    assert_int_equal(rvit_session_decided(given, s)[row], mask[before ? before[row - cu[i]] : row - cu[i]]);
+                    assert_int_equal(decided[row], mask[before ? before[row - cu[i]] : row - cu[i]]);
             }
         /* Other ones: only the first stage, which is before them, decides the same. */
         const int32_t rows = N_IMAGES * m->tokens;
-        uint8_t *decided = memcpy(scratch((size_t)rows), rvit_session_decided(given, 0), (size_t)rows);
+        uint8_t *decided = memcpy(scratch((size_t)rows), session_result(given, RVIT_TRACE_DECISIONS, 0).data, (size_t)rows);
         for (int32_t t = 0; t < 2 * rows; t++)
             masks[t] = t % m->tokens < m->n_prefix || t % m->tokens % (t < rows ? 2 : 4) == 0;
         run_session(given, m, images, N_IMAGES, masks);
-        assert_memory_equal(rvit_session_decided(given, 0), decided, (size_t)rows);
+        assert_memory_equal(session_result(given, RVIT_TRACE_DECISIONS, 0).data, decided, (size_t)rows);
         for (int32_t i = 0; i < N_IMAGES; i++)
             for (int32_t t = 0; t < m->tokens; t++) {
                 uint8_t *kept = scratch((size_t)m->tokens);
-                expect_ok(rvit_session_mask(given, 1, i, kept));
+                expect_ok(rvit_session_keep_mask(given, 1, i, kept));
                 assert_int_equal(kept[t], masks[i * m->tokens + t] && masks[(N_IMAGES + i) * m->tokens + t]);
             }
-        const int32_t *counts = rvit_session_counts(given, 1), *cu = rvit_session_cu_seqlens(given, 0);
+        const int32_t *counts = session_result(given, RVIT_TRACE_COUNTS, 1).data, *cu = session_cu_seqlens(given, 0);
         int32_t n_decided = 0;
+        const uint8_t *marks = session_result(given, RVIT_TRACE_DECISIONS, 1).data;
         for (int32_t row = cu[0]; row < cu[1]; row++)
-            n_decided += rvit_session_decided(given, 1)[row];
+            n_decided += marks[row];
         if (counts && policies[p] != RVIT_PRUNE_L2) /* whose prefix competes */
             assert_int_equal(n_decided, m->n_prefix + counts[cu[1] - cu[0] - m->n_prefix]);
         rvit_run_args run = RVIT_RUN_ARGS_INIT;
         run.n_images = 1;
-        run.images = images;
+        run.input.data = images;
         expect_status(rvit_session_run(given, &run, NULL), RVIT_INVALID_ARGUMENT, "keep is NULL");
         /* More than the policy could leave, in the first stage or the second. */
         run.keep = masks;
@@ -513,32 +522,30 @@ static void traced_metric_and_anchors(void **state)
     desc.trace = 1;
     rvit_session *session = open_session(model, &desc);
     run_session(session, m, images, N_IMAGES, NULL);
-    const void *data;
-    rvit_dtype dtype;
-    int64_t rows;
+    rvit_result_view view = RVIT_RESULT_VIEW_INIT;
     for (int32_t s = 0; s < 2; s++) {
-        expect_ok(rvit_session_trace(session, RVIT_TRACE_METRIC, s, &data, &dtype, &rows));
-        assert_int_equal(rows, N_IMAGES * (m->tokens - 3 * s));
-        for (int64_t row = 0; row < rows; row++) {
+        expect_ok(rvit_session_get(session, RVIT_TRACE_METRIC, s, &view));
+        assert_int_equal(view.rows, N_IMAGES * (m->tokens - 3 * s));
+        for (int64_t row = 0; row < view.rows; row++) {
             double length = 0;
             for (int32_t i = 0; i < 64; i++)
-                length += (double)((const float *)data)[row * 64 + i] * (double)((const float *)data)[row * 64 + i];
+                length += (double)((const float *)view.data)[row * 64 + i] * (double)((const float *)view.data)[row * 64 + i];
             assert_true(fabs(length - 1) < 1e-5);
         }
     }
-    expect_status(rvit_session_trace(session, RVIT_TRACE_METRIC, 2, &data, &dtype, &rows), RVIT_INVALID_ARGUMENT, "metric");
-    expect_status(rvit_session_trace(session, RVIT_TRACE_SCORES, 2, &data, &dtype, &rows), RVIT_INVALID_ARGUMENT, "scores");
+    expect_status(rvit_session_get(session, RVIT_TRACE_METRIC, 2, &view), RVIT_INVALID_ARGUMENT, "metric");
+    expect_status(rvit_session_get(session, RVIT_TRACE_SCORES, 2, &view), RVIT_INVALID_ARGUMENT, "scores");
     desc = session_desc(N_IMAGES, RVIT_PRUNE_HIPRUNE, 0.9, NULL, 0);
-    desc.prune.alpha = 1.0;
+    prune_in(&desc)->alpha = 1.0;
     desc.trace = 1;
     session = open_session(model, &desc);
     run_session(session, m, images, N_IMAGES, NULL);
-    expect_ok(rvit_session_trace(session, RVIT_TRACE_SCORES, 1, &data, &dtype, &rows));
-    expect_status(rvit_session_trace(session, RVIT_TRACE_METRIC, 0, &data, &dtype, &rows), RVIT_INVALID_ARGUMENT, "metric");
-    assert_int_equal(rows, N_IMAGES * m->tokens);
-    const float *scores = data;
+    expect_ok(rvit_session_get(session, RVIT_TRACE_SCORES, 1, &view));
+    expect_status(rvit_session_get(session, RVIT_TRACE_METRIC, 0, &view), RVIT_INVALID_ARGUMENT, "metric");
+    assert_int_equal(view.rows, N_IMAGES * m->tokens);
+    const float *scores = view.data;
     for (int32_t i = 0; i < N_IMAGES; i++) {
-        const uint8_t *anchors = rvit_session_decided(session, 1) + i * m->tokens;
+        const uint8_t *anchors = (const uint8_t *)session_result(session, RVIT_TRACE_DECISIONS, 1).data + i * m->tokens;
         float worst_anchor = INFINITY, best_other = 0;
         int32_t n = 0;
         for (int32_t t = m->n_prefix; t < m->tokens; t++) {

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "model.h"
+#include "tools/cli/session_results.h"
 
 enum { N_IMAGES = 4, SIDE = 32, PATCH = 8, CLASSES = 6, RUNS = 12, ROOM = 90000 };
 
@@ -107,10 +108,10 @@ static void run_policy(const toy *m, rvit_model *model, rvit_prune_type type, rv
     rvit_session_desc desc = session_desc(N_IMAGES, type, type == RVIT_PRUNE_L2 ? 0.6 : -1, blocks, type == RVIT_PRUNE_NONE ? 0 : 2);
     desc.fixed_batch = fixed_batch;
     rvit_session *plain = open_session(model, &desc);
-    desc.max_picture_bytes = ROOM;
+    desc.input = RVIT_INPUT_IMAGES;
+    desc.input_bytes = ROOM;
     desc.recipe = &recipe;
     rvit_session *session = open_session(model, &desc);
-    assert_null(rvit_session_input(session));
     for (int run = 0; run < (H.is_slow ? 4 : RUNS); run++) {
         rvit_image pictures[N_IMAGES];
         float got[N_IMAGES * CLASSES];
@@ -118,7 +119,8 @@ static void run_policy(const toy *m, rvit_model *model, rvit_prune_type type, rv
         args.n_images = fixed_batch ? N_IMAGES : random_below(N_IMAGES + 1);
         for (int32_t i = 0; i < args.n_images; i++)
             pictures[i] = random_picture();
-        args.pictures = pictures;
+        args.input.kind = RVIT_INPUT_IMAGES;
+        args.input.data = pictures;
         const rvit_stats before = stats_of(session);
         expect_ok(rvit_session_run(session, &args, got));
         const rvit_stats after = stats_of(session);
@@ -152,7 +154,8 @@ static void planar_pictures_run_beside_others(void **state)
     const rvit_image_recipe recipe = recipe_of(RVIT_PROCESSOR_TIMM);
     rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_NONE, -1, NULL, 0);
     rvit_session *plain = open_session(model, &desc);
-    desc.max_picture_bytes = ROOM;
+    desc.input = RVIT_INPUT_IMAGES;
+    desc.input_bytes = ROOM;
     desc.recipe = &recipe;
     rvit_session *session = open_session(model, &desc);
     rvit_image pictures[2] = {random_picture(), random_picture()};
@@ -162,7 +165,8 @@ static void planar_pictures_run_beside_others(void **state)
     pictures[1].data = planes + 3 * SIDE * SIDE;
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = 2;
-    args.pictures = pictures;
+    args.input.kind = RVIT_INPUT_IMAGES;
+    args.input.data = pictures;
     expect_ok(rvit_session_run(session, &args, got));
     assert_memory_equal(got, run_session(plain, m, planes, 2, NULL), sizeof got);
 }
@@ -178,19 +182,25 @@ static void bad_pictures_are_refused(void **state)
     rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_NONE, -1, NULL, 0);
     rvit_session *session = NULL;
     rvit_session *plain = open_session(model, &desc);
-    desc.max_picture_bytes = ROOM;
+    desc.input = RVIT_INPUT_IMAGES;
+    desc.input_bytes = ROOM;
     expect_status(rvit_session_create(model, &desc, &session), RVIT_UNSUPPORTED, "mean"); /* a toy's file tells nothing */
     desc.recipe = &recipe;
-    desc.max_picture_bytes = 64;
-    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "max_picture_bytes");
-    desc.max_picture_bytes = -1;
-    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "max_picture_bytes");
-    desc.max_picture_bytes = 0;
-    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "recipe");
-    desc.max_picture_bytes = ROOM;
-    desc.run_views = 1;
-    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "run_views");
-    desc.run_views = 0;
+    desc.input_bytes = 64;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "input_bytes is 64");
+    desc.input_bytes = -1;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "input_bytes is -1");
+    desc.input = RVIT_INPUT_TENSOR;
+    desc.input_bytes = 0;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "recipe is given, but input is TENSOR");
+    desc.input_bytes = ROOM;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "input_bytes is given, but input is TENSOR");
+    desc.input = (rvit_input_kind)3;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "input: 3 is not a valid input kind");
+    desc.input = RVIT_INPUT_IMAGES;
+    desc.input_memory = RVIT_INPUT_RUN;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "input_memory is RUN, but input is IMAGES");
+    desc.input_memory = RVIT_INPUT_HOST;
     recipe.width = SIDE + PATCH;
     expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "width");
     recipe.width = SIDE;
@@ -199,12 +209,11 @@ static void bad_pictures_are_refused(void **state)
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     float got[2 * CLASSES];
     args.n_images = 2;
-    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "pictures");
-    args.pictures = pictures;
-    expect_status(rvit_session_run(plain, &args, got), RVIT_INVALID_ARGUMENT, "max_picture_bytes");
-    args.images = got;
-    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "images");
-    args.images = NULL;
+    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "input.kind is TENSOR, the session's input is IMAGES");
+    args.input.kind = RVIT_INPUT_IMAGES;
+    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "input.data is NULL");
+    args.input.data = pictures;
+    expect_status(rvit_session_run(plain, &args, got), RVIT_INVALID_ARGUMENT, "input.kind is IMAGES, the session's input is TENSOR");
     pictures[1].height = 30000;
     expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "1");
     pictures[1].height = 20;
@@ -238,14 +247,15 @@ static void native_pictures(void **state)
     const rvit_image_recipe recipe = recipe_of(RVIT_PROCESSOR_HF);
     for (int pruned = 0; pruned < 2; pruned++) {
         rvit_session_desc desc = session_desc(N_IMAGES, pruned ? RVIT_PRUNE_L2 : RVIT_PRUNE_NONE, pruned ? 0.6 : -1, &block, pruned);
-        desc.native = 1;
+        desc.variable_resolution = 1;
+        desc.input = RVIT_INPUT_PATCHES;
         desc.max_tokens = MAX_TOKENS;
         desc.max_len = MAX_LEN;
         rvit_session *plain = open_session(model, &desc);
-        desc.max_picture_bytes = ROOM;
+        desc.input = RVIT_INPUT_IMAGES;
+        desc.input_bytes = ROOM;
         desc.recipe = &recipe;
         rvit_session *session = open_session(model, &desc);
-        assert_null(rvit_session_input(session));
         for (int run = 0; run < (H.is_slow ? 3 : RUNS); run++) {
             rvit_image pictures[N_IMAGES];
             int32_t grids[2 * N_IMAGES], tokens = 0;
@@ -264,19 +274,18 @@ static void native_pictures(void **state)
                 patches_of(picture, &recipe, end);
                 end += grid[0] * grid[1] * VALUES;
             }
-            args.pictures = pictures;
+            args.input.kind = RVIT_INPUT_IMAGES;
+            args.input.data = pictures;
             const rvit_stats before = stats_of(session);
             expect_ok(rvit_session_run(session, &args, got));
             const rvit_stats after = stats_of(session);
             assert_int_equal(after.host_allocations, before.host_allocations);
             assert_int_equal(after.device_allocations, before.device_allocations);
             assert_int_equal(after.submits, before.submits + dispatches());
-            assert_int_equal(rvit_session_cu_seqlens(session, -1)[args.n_images], tokens);
+            assert_int_equal(session_cu_seqlens(session, -1)[args.n_images], tokens);
             const int32_t n = args.n_images;
             if (!pruned) { /* a norm that differs in its last bits may keep another token */
-                args.pictures = NULL;
-                args.grids = grids;
-                args.patches = patches;
+                args.input = (rvit_input){.kind = RVIT_INPUT_PATCHES, .data = patches, .grids = grids};
                 expect_ok(rvit_session_run(plain, &args, wanted));
                 for (int32_t i = 0; i < n * CLASSES; i++)
                     if (!(fabsf(got[i] - wanted[i]) <= 2e-5f * (1 + fabsf(wanted[i]))))
@@ -285,7 +294,8 @@ static void native_pictures(void **state)
             for (int32_t i = 0; i < n; i++) {
                 rvit_run_args one = RVIT_RUN_ARGS_INIT;
                 one.n_images = 1;
-                one.pictures = &pictures[i];
+                one.input.kind = RVIT_INPUT_IMAGES;
+                one.input.data = &pictures[i];
                 expect_ok(rvit_session_run(session, &one, alone));
                 assert_memory_equal(alone, &got[i * CLASSES], sizeof alone);
             }
@@ -339,16 +349,16 @@ static void run_places(const toy *m, rvit_model *model, int native)
     expect_ok(rvit_buffer_create(H.device[DEVICE], 16 + PIXELS, RVIT_BUFFER_UPLOAD, &own));
     uint8_t *device = (uint8_t *)rvit_buffer_host(own) + 16;
     rvit_buffer *pixels = wrapped(own, 16 + PIXELS);
-    desc.native = native;
-    desc.max_picture_bytes = ROOM;
+    desc.variable_resolution = native;
+    desc.input = RVIT_INPUT_IMAGES;
+    desc.input_bytes = ROOM;
     desc.recipe = &recipe;
     rvit_session *plain = open_session(model, &desc);
-    desc.pixels = (rvit_view){pixels, 16};
-    desc.pixels_size = PIXELS;
+    desc.input_view = (rvit_view){pixels, 16};
     rvit_session *session = NULL;
     expect_ok(rvit_session_create(model, &desc, &session));
     int64_t room;
-    uint8_t *memory = rvit_session_picture_memory(session, &room), *before = scratch(ROOM);
+    uint8_t *memory = rvit_session_input_memory(session, &room), *before = scratch(ROOM);
     assert_true(memory != NULL && (uintptr_t)memory % 64 == 0 && room > ROOM - 8192 && room < ROOM);
     for (int run = 0; run < (H.is_slow ? 4 : RUNS); run++) {
         rvit_image pictures[N_IMAGES], moved[N_IMAGES];
@@ -371,9 +381,11 @@ static void run_places(const toy *m, rvit_model *model, int native)
                 device_end = move_picture(&moved[i], device, device_end, pixels);
         }
         memcpy(before, memory, (size_t)end);
-        args.pictures = pictures;
+        args.input.kind = RVIT_INPUT_IMAGES;
+        args.input.data = pictures;
         expect_ok(rvit_session_run(plain, &args, wanted));
-        args.pictures = moved;
+        args.input.kind = RVIT_INPUT_IMAGES;
+        args.input.data = moved;
         const rvit_stats first = stats_of(session);
         expect_ok(rvit_session_run(session, &args, got));
         const rvit_stats last = stats_of(session);
@@ -409,29 +421,25 @@ static void bad_places_are_refused(void **state)
     rvit_session *plain = open_session(model, &desc), *session = NULL;
     rvit_buffer *pixels, *other;
     int64_t room = 1;
-    assert_null(rvit_session_picture_memory(plain, &room));
-    assert_int_equal(room, 0);
-    assert_null(rvit_session_picture_memory(NULL, NULL));
+    assert_non_null(rvit_session_input_memory(plain, &room));
+    assert_int_equal(room, (int64_t)N_IMAGES * m->pixels * 4);
+    assert_null(rvit_session_input_memory(NULL, NULL));
     expect_ok(rvit_buffer_create(H.device[DEVICE], PIXELS, RVIT_BUFFER_DEVICE, &pixels));
     expect_ok(rvit_buffer_create(H.device[DEVICE], PIXELS, RVIT_BUFFER_DEVICE, &other));
-    desc.pixels.buffer = pixels;
-    desc.pixels_size = PIXELS;
-    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "pixels is given, but max_picture_bytes");
-    desc.max_picture_bytes = ROOM;
+    desc.input_view.buffer = pixels;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "input_view is given, but input_memory is HOST");
+    desc.input = RVIT_INPUT_IMAGES;
+    desc.input_bytes = ROOM;
     desc.recipe = &recipe;
-    desc.pixels_size = PIXELS + 1;
-    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "pixels");
-    desc.pixels_size = 0;
-    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "pixels");
-    desc.pixels.offset = 8;
-    desc.pixels_size = 64;
-    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "offset 8");
-    desc.pixels = (rvit_view){NULL, 0};
-    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "pixels is absent");
-    desc.pixels_size = 0;
+    static const int64_t offsets[] = {8, -16, PIXELS};
+    for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
+        desc.input_view.offset = offsets[i];
+        expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "input_view is at offset");
+    }
+    desc.input_view = (rvit_view){NULL, 0};
     session = open_session(model, &desc);
 
-    uint8_t *memory = rvit_session_picture_memory(session, &room);
+    uint8_t *memory = rvit_session_input_memory(session, &room);
     memset(memory, 9, (size_t)room);
     rvit_image pictures[2] = {random_picture(), RVIT_IMAGE_INIT};
     rvit_image *one = &pictures[1];
@@ -440,7 +448,8 @@ static void bad_places_are_refused(void **state)
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     float got[2 * CLASSES], wanted[2 * CLASSES];
     args.n_images = 2;
-    args.pictures = pictures;
+    args.input.kind = RVIT_INPUT_IMAGES;
+    args.input.data = pictures;
     const uint8_t *const places[] = {memory + 2, memory - 4, memory - 64, memory + room - 4 * 299, memory + room - 4};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         one->data = places[i];
@@ -452,8 +461,7 @@ static void bad_places_are_refused(void **state)
     expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image 1: data is NULL");
     one->view.buffer = other;
     expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image 1: view is set, but");
-    desc.pixels.buffer = pixels;
-    desc.pixels_size = PIXELS;
+    desc.input_view.buffer = pixels;
     rvit_session *with_pixels = NULL;
     expect_ok(rvit_session_create(model, &desc, &with_pixels));
     expect_status(rvit_session_run(with_pixels, &args, got), RVIT_INVALID_ARGUMENT, "image 1: view and pixels are in different buffers");
@@ -483,10 +491,11 @@ static void bad_native_pictures(void **state)
     rvit_model *model = open_model(m, RVIT_F32);
     const rvit_image_recipe recipe = recipe_of(RVIT_PROCESSOR_TIMM);
     rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_NONE, -1, NULL, 0);
-    desc.native = 1;
+    desc.variable_resolution = 1;
     desc.max_len = 2 + 16;
     desc.max_tokens = 2 * desc.max_len - 4;
-    desc.max_picture_bytes = ROOM;
+    desc.input = RVIT_INPUT_IMAGES;
+    desc.input_bytes = ROOM;
     desc.recipe = &recipe;
     rvit_session *session = open_session(model, &desc);
     rvit_image pictures[2] = {random_picture(), random_picture()};
@@ -494,11 +503,11 @@ static void bad_native_pictures(void **state)
     float got[2 * CLASSES], again[CLASSES];
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = 2;
-    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "pictures");
-    args.pictures = pictures;
-    args.grids = grids;
-    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "grids is given");
-    args.grids = NULL;
+    args.input.kind = RVIT_INPUT_IMAGES;
+    args.input.data = pictures;
+    args.input.grids = grids;
+    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "input.grids is given");
+    args.input.grids = NULL;
     expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image 1"); /* two of the recipe's size: too many tokens */
     pictures[1].target_height = 4 * PATCH, pictures[1].target_width = 5 * PATCH;
     expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image 1");

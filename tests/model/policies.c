@@ -9,6 +9,7 @@
 #include "harness.h"
 #include "tools/cli/image_file.h"
 #include "tools/cli/preprocess.h"
+#include "tools/cli/session_results.h"
 
 enum { SIZE = 224, TILE = 32, BATCH = 8, MAX_TOKENS = 256, MAX_CLASSES = 16, MAX_CASES = 64, FUSED = -1 };
 #define IMAGE_LENGTH ((size_t)3 * SIZE * SIZE)
@@ -101,10 +102,10 @@ static rvit_prune_desc parse_settings(const char *title)
 static void collect(const rvit_session *session, int32_t image, const float *logits, outcome *out)
 {
     memset(out, 0, sizeof *out);
-    out->n_stages = rvit_session_n_stages(session);
+    out->n_stages = session_n_stages(session);
     for (int32_t s = 0; s < out->n_stages; s++) {
-        const int32_t *cu_seqlens = rvit_session_cu_seqlens(session, s), *kept = rvit_session_kept(session, s, image);
-        const float *sizes = rvit_session_sizes(session, s, image);
+        const int32_t *cu_seqlens = session_cu_seqlens(session, s), *kept = session_kept(session, s, image);
+        const float *sizes = session_sizes(session, s, image);
         assert_non_null(kept);
         const int32_t n = cu_seqlens[image + 1] - cu_seqlens[image];
         assert_in_range(n, 1, MAX_TOKENS);
@@ -121,7 +122,7 @@ static void run(rvit_session *session, const float *images, int n, const uint8_t
     float logits[BATCH * MAX_CLASSES];
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = n;
-    args.images = images;
+    args.input.data = images;
     args.keep = keep;
     expect_ok(rvit_session_run(session, &args, logits));
     for (int i = 0; i < n; i++)
@@ -295,9 +296,9 @@ static void equals_the_reference(void **state)
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     rvit_session *session;
     desc.max_images = BATCH;
-    desc.prune = prune;
+    *prune_in(&desc) = prune;
     expect_ok(rvit_session_create(T.model, &desc, &session));
-    const int n_given = prune.type == RVIT_PRUNE_MASK ? rvit_session_n_stages(session) : 0;
+    const int n_given = prune.type == RVIT_PRUNE_MASK ? session_n_stages(session) : 0;
     outcome *outcomes = scratch(BATCH * sizeof *outcomes);
     float *images = scratch(BATCH * IMAGE_LENGTH * sizeof *images);
     double largest = 0;
@@ -332,10 +333,10 @@ static void random_is_a_mask_drawn_from_the_seed(void **state)
     const int n = runs_few_images() ? 2 : T.images < BATCH ? T.images : BATCH;
     read_images(0, n, images);
     desc.max_images = masked.max_images = BATCH;
-    desc.prune.type = RVIT_PRUNE_RANDOM;
-    desc.prune.keep = 0.3;
+    prune_in(&desc)->type = RVIT_PRUNE_RANDOM;
+    prune_in(&desc)->keep = 0.3;
     for (int k = 0; k < 3; k++) {
-        desc.prune.seed = k == 1 ? 5 : 4;
+        prune_in(&desc)->seed = k == 1 ? 5 : 4;
         expect_ok(rvit_session_create(T.model, &desc, &session));
         run(session, images, n, NULL, drawn + k * BATCH);
         rvit_session_destroy(session);
@@ -349,7 +350,7 @@ static void random_is_a_mask_drawn_from_the_seed(void **state)
             keep[i * T.tokens + drawn[i].kept[0][t]] = 1;
     }
     assert_memory_not_equal(drawn[BATCH].kept[0], drawn[0].kept[0], sizeof drawn->kept[0]);
-    masked.prune.type = RVIT_PRUNE_MASK;
+    prune_in(&masked)->type = RVIT_PRUNE_MASK;
     expect_ok(rvit_session_create(T.model, &masked, &session));
     run(session, images, n, keep, drawn + 3 * BATCH);
     rvit_session_destroy(session);

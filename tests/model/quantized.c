@@ -353,14 +353,12 @@ static void expect_norm(const double *x, int32_t n, const float *gamma, const fl
         assert_true(fabs((x[i] - mean) / sqrt(variance + 1e-6) * gamma[i] + beta[i] - found[i]) < 1e-3);
 }
 
-static const float *traced(const rvit_session *session, rvit_trace what, int32_t index)
+static const float *traced(const rvit_session *session, rvit_result what, int32_t index)
 {
-    const void *data = NULL;
-    rvit_dtype dtype;
-    int64_t rows;
-    expect_ok(rvit_session_trace(session, what, index, &data, &dtype, &rows));
-    assert_int_equal(dtype, RVIT_F32);
-    return data;
+    rvit_result_view view = RVIT_RESULT_VIEW_INIT;
+    expect_ok(rvit_session_get(session, what, index, &view));
+    assert_int_equal(view.dtype, RVIT_F32);
+    return view.data;
 }
 
 /* A block's output is its input and what the products make of the traced inputs, and two of these are norms. */
@@ -392,10 +390,8 @@ static void inputs_are_traced(void **state)
                 assert_true(fabs(x[i] - after[t * d + i]) < 1e-3);
         }
     }
-    const void *data;
-    rvit_dtype dtype;
-    int64_t rows;
-    expect_status(rvit_session_trace(session, RVIT_TRACE_INPUT, 4 * spec.depth, &data, &dtype, &rows), RVIT_INVALID_ARGUMENT, "layer 16");
+    rvit_result_view view = RVIT_RESULT_VIEW_INIT;
+    expect_status(rvit_session_get(session, RVIT_TRACE_INPUT, 4 * spec.depth, &view), RVIT_INVALID_ARGUMENT, "layer 16");
     desc = policy_desc(RVIT_PRUNE_L2, 2);
     desc.trace = RVIT_TRACE_INPUTS;
     expect_status(rvit_session_create(model, &desc, &refused), RVIT_UNSUPPORTED, "trace is 3, but the session prunes");

@@ -2,6 +2,7 @@
 #include "model.h"
 
 #include <dlfcn.h>
+#include "tools/cli/session_results.h"
 
 enum { N_IMAGES = 4, CLASSES = 6, RUNS = 5 };
 
@@ -58,8 +59,8 @@ static rvit_run_args views_of(const memory *d, int run, int32_t n, const uint8_t
     args.n_images = n;
     args.keep = keep;
     if (n > 0) {
-        args.device_images.buffer = d->images[run];
-        args.device_logits.buffer = d->logits[run];
+        args.input.view.buffer = d->images[run];
+        args.logits.buffer = d->logits[run];
     }
     return args;
 }
@@ -88,10 +89,10 @@ static void one_behind_another(void **state)
             rvit_session_desc desc = policy_desc(policy, N_IMAGES);
             desc.fixed_batch = fixed;
             rvit_session *plain = open_session(models[policy % 2], &desc), *session = NULL;
-            desc.run_views = 1;
+            desc.input_memory = RVIT_INPUT_RUN;
             desc.stream = d.stream;
             expect_ok(rvit_session_create(models[policy % 2], &desc, &session));
-            assert_null(rvit_session_input(session));
+            assert_null(rvit_session_input_memory(session, NULL));
             for (int run = 0; run < RUNS; run++) {
                 const rvit_run_args args = views_of(&d, run, counts[run], mask);
                 const int64_t before = submits_of(session);
@@ -102,7 +103,7 @@ static void one_behind_another(void **state)
             }
             if (mask == NULL)
                 expect_ok(rvit_session_wait(session));
-            assert_null(rvit_session_logits(session));
+            assert_null(session_floats(session, RVIT_RESULT_LOGITS));
             for (int run = 0; run < RUNS; run++) {
                 float logits[N_IMAGES * CLASSES];
                 const int64_t size = (int64_t)counts[run] * CLASSES * 4;
@@ -110,8 +111,8 @@ static void one_behind_another(void **state)
                 const float *wanted = run_session(plain, m, toy_images(m, N_IMAGES, 100 + (uint64_t)run), counts[run], mask);
                 assert_memory_equal(logits, wanted, (size_t)size);
             }
-            for (int32_t stage = 0; stage < rvit_session_n_stages(plain); stage++)
-                assert_memory_equal(rvit_session_cu_seqlens(session, stage), rvit_session_cu_seqlens(plain, stage),
+            for (int32_t stage = 0; stage < session_n_stages(plain); stage++)
+                assert_memory_equal(session_cu_seqlens(session, stage), session_cu_seqlens(plain, stage),
                                     ((size_t)counts[RUNS - 1] + 1) * sizeof(int32_t));
             rvit_session_destroy(session);
             close_memory(&d);
@@ -129,13 +130,13 @@ static void bad_views(void **state)
     open_memory(&d, m, counts, 1);
     rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_NONE, -1, NULL, 0);
     rvit_session *plain = open_session(model, &desc), *none = NULL;
-    desc.run_views = 2;
-    expect_status(rvit_session_create(model, &desc, &none), RVIT_INVALID_ARGUMENT, "run_views is 2");
-    desc.run_views = 1;
+    desc.input_memory = (rvit_input_memory)3;
+    expect_status(rvit_session_create(model, &desc, &none), RVIT_INVALID_ARGUMENT, "input_memory: 3 is not a valid input memory");
+    desc.input_memory = RVIT_INPUT_RUN;
     rvit_session *session = open_session(model, &desc);
-    desc.images.buffer = d.images[0];
-    expect_status(rvit_session_create(model, &desc, &none), RVIT_INVALID_ARGUMENT, "images is given");
-    desc.images.buffer = NULL;
+    desc.input_view.buffer = d.images[0];
+    expect_status(rvit_session_create(model, &desc, &none), RVIT_INVALID_ARGUMENT, "input_view is given, but input_memory is RUN");
+    desc.input_view.buffer = NULL;
     desc.logits.buffer = d.logits[0];
     expect_status(rvit_session_create(model, &desc, &none), RVIT_INVALID_ARGUMENT, "logits is given");
     assert_null(none);
@@ -143,22 +144,22 @@ static void bad_views(void **state)
     rvit_run_args args = views_of(&d, 0, 2, NULL);
     float logits[2 * CLASSES];
     const int64_t before = submits_of(session);
-    expect_status(rvit_session_enqueue(plain, &args), RVIT_INVALID_ARGUMENT, "run_views is 0");
-    expect_status(rvit_session_run(session, &args, logits), RVIT_UNSUPPORTED, "device_logits");
+    expect_status(rvit_session_enqueue(plain, &args), RVIT_INVALID_ARGUMENT, "input.view is given, but the session's input_memory is HOST");
+    expect_status(rvit_session_run(session, &args, logits), RVIT_UNSUPPORTED, "run args' logits");
     if (H.desc.backend != RVIT_BACKEND_VULKAN) { /* where the buffer holds the capacity */
         args.n_images = 3;
         expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "images");
         args.n_images = 2;
     }
-    args.device_logits.offset = 2 * CLASSES * 4;
+    args.logits.offset = 2 * CLASSES * 4;
     expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "logits");
-    args.device_logits = (rvit_view){NULL, 0};
-    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "device_logits is absent");
+    args.logits = (rvit_view){NULL, 0};
+    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "logits is absent");
     args = views_of(&d, 0, 2, NULL);
-    args.device_images.buffer = NULL;
-    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "device_images is absent");
-    args.images = toy_images(m, 2, 1);
-    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "images is given");
+    args.input.view.buffer = NULL;
+    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "input.view is absent");
+    args.input.data = toy_images(m, 2, 1);
+    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "input.data is given");
     assert_int_equal(submits_of(session), before); /* each was refused before anything was enqueued */
     close_memory(&d);
 }
@@ -188,7 +189,7 @@ static void changed_views(void **state)
     rvit_session *plain = open_session(model, &desc), *session = NULL;
     memory d;
     open_memory(&d, m, counts, 7);
-    desc.run_views = 1;
+    desc.input_memory = RVIT_INPUT_RUN;
     desc.stream = d.stream;
     expect_ok(rvit_session_create(model, &desc, &session));
     static const int order[] = {0, 0, 1, 2, 2, 3, 0, 4, 4};

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <raggedvit/experimental.h>
+#include "tools/cli/session_results.h"
 
 static const toy_spec spec = {
     .dim = 128, .depth = 4, .mlp = 256, .image_size = 64, .patch_size = 16, .n_classes = 7, .stored = RVIT_F32, .seed = 21};
@@ -23,19 +24,23 @@ static void fewer_images_than_the_capacity(void **state)
     for (int i = 0; i < 6; i++) {
         const float *some = run_session(session, m, images, counts[i], NULL);
         assert_memory_equal(some, all, (size_t)counts[i] * 7 * sizeof(float));
-        const int32_t *cu = rvit_session_cu_seqlens(session, 1);
+        const int32_t *cu = session_cu_seqlens(session, 1);
         for (int32_t n = 0; n < counts[i]; n++) {
             assert_int_equal(cu[n], n * 5); /* 16 patches, 8, 4, and the CLS token */
-            assert_non_null(rvit_session_kept(session, 1, n));
+            assert_non_null(session_kept(session, 1, n));
         }
         assert_int_equal(cu[counts[i]], counts[i] * 5);
-        assert_null(rvit_session_kept(session, 1, counts[i]));
-        assert_null(rvit_session_kept(session, 2, 0));
-        assert_null(rvit_session_kept(session, -1, 0));
-        assert_null(rvit_session_kept(session, 0, -1));
-        assert_null(rvit_session_cu_seqlens(session, 2));
-        assert_null(rvit_session_cu_seqlens(session, -2));
-        assert_int_equal(rvit_session_cu_seqlens(session, -1)[counts[i]], counts[i] * 17);
+        rvit_result_view view = RVIT_RESULT_VIEW_INIT;
+        expect_ok(rvit_session_get(session, RVIT_RESULT_KEPT, 1, &view));
+        assert_int_equal(view.rows, counts[i] * 5);
+        expect_status(rvit_session_get(session, RVIT_RESULT_KEPT, 2, &view), RVIT_INVALID_ARGUMENT, "index is 2, expected 0..1");
+        expect_status(rvit_session_get(session, RVIT_RESULT_KEPT, -1, &view), RVIT_INVALID_ARGUMENT, "index is -1, expected 0..1");
+        expect_status(rvit_session_get(session, RVIT_RESULT_CU_SEQLENS, -2, &view), RVIT_INVALID_ARGUMENT, "index is -2, expected -1..1");
+        expect_status(rvit_session_get(session, RVIT_RESULT_LOGITS, 1, &view), RVIT_INVALID_ARGUMENT, "index is 1, expected 0..0");
+        expect_status(rvit_session_get(session, RVIT_RESULT_SIZES, 0, &view), RVIT_UNSUPPORTED, "merges none");
+        expect_status(rvit_session_get(session, (rvit_result)12, 0, &view), RVIT_INVALID_ARGUMENT, "12 is not a valid result");
+        expect_status(rvit_session_get(session, RVIT_RESULT_KEPT, 0, NULL), RVIT_INVALID_ARGUMENT, "out_view is NULL");
+        assert_int_equal(session_cu_seqlens(session, -1)[counts[i]], counts[i] * 17);
     }
 }
 
@@ -47,12 +52,12 @@ static void images_already_in_the_input(void **state)
     rvit_session *session = open_session(open_model(m, RVIT_F32), &desc);
     const float *images = toy_images(m, 3, 2);
     const float *copied = run_session(session, m, images, 3, NULL);
-    float *input = rvit_session_input(session);
+    float *input = rvit_session_input_memory(session, NULL);
     assert_non_null(input);
     memcpy(input, images, (size_t)(3 * m->pixels) * sizeof *images);
     const float *in_place = run_session(session, m, NULL, 3, NULL);
     assert_memory_equal(copied, in_place, 3 * 7 * sizeof(float));
-    assert_memory_equal(rvit_session_logits(session), copied, 3 * 7 * sizeof(float));
+    assert_memory_equal(session_floats(session, RVIT_RESULT_LOGITS), copied, 3 * 7 * sizeof(float));
 }
 
 /* The caller's images are free again when enqueue returns. */
@@ -66,12 +71,12 @@ static void images_are_copied(void **state)
     const float *wanted = run_session(session, m, images, 2, NULL);
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = 2;
-    args.images = images;
+    args.input.data = images;
     expect_ok(rvit_session_enqueue(session, &args));
     memset(images, POISON, (size_t)(2 * m->pixels) * sizeof *images);
     expect_ok(rvit_session_wait(session));
-    assert_memory_equal(rvit_session_logits(session), wanted, 2 * 7 * sizeof(float));
-    assert_int_equal(rvit_session_n_stages(session), 0);
+    assert_memory_equal(session_floats(session, RVIT_RESULT_LOGITS), wanted, 2 * 7 * sizeof(float));
+    assert_int_equal(session_n_stages(session), 0);
 }
 
 /* A NaN pixel: the wait names the image and the stage, and the next run works. */
@@ -89,7 +94,7 @@ static void nan_images_are_named(void **state)
         images[2 * m->pixels + 1000] = NAN;
         rvit_run_args args = RVIT_RUN_ARGS_INIT;
         args.n_images = 4;
-        args.images = images;
+        args.input.data = images;
         float logits[4 * 7];
         memset(logits, SENTINEL, sizeof logits);
         expect_status(rvit_session_run(session, &args, logits), RVIT_INVALID_ARGUMENT, "2");
@@ -102,7 +107,7 @@ static void nan_images_are_named(void **state)
         for (int32_t image = 0; image < 4; image++)
             if (image != 2) {
                 expect_ok(rvit_session_image_status(session, image));
-                assert_memory_equal(rvit_session_logits(session) + 7 * image, wanted + 7 * image, 7 * sizeof(float));
+                assert_memory_equal(session_floats(session, RVIT_RESULT_LOGITS) + 7 * image, wanted + 7 * image, 7 * sizeof(float));
             }
         expect_status(rvit_session_image_status(session, 2), RVIT_INVALID_ARGUMENT, "image 2: a score is NaN at prune stage 0");
         images[m->pixels] = NAN;
@@ -129,16 +134,15 @@ static void nan_images_are_named(void **state)
     assert_true(isnan(got[7]));
 }
 
-static void expect_rows(const rvit_session *session, rvit_trace what, int32_t index, const double *wanted, int64_t first, int64_t rows,
+static void expect_rows(const rvit_session *session, rvit_result what, int32_t index, const double *wanted, int64_t first, int64_t rows,
                         int32_t width, double tolerance)
 {
-    const void *data = NULL;
-    rvit_dtype dtype;
-    int64_t live = -1;
-    expect_ok(rvit_session_trace(session, what, index, &data, &dtype, &live));
-    assert_true(first + rows <= live);
+    rvit_result_view view = RVIT_RESULT_VIEW_INIT;
+    expect_ok(rvit_session_get(session, what, index, &view));
+    assert_true(first + rows <= view.rows);
+    assert_int_equal(view.width, width);
     for (int64_t i = 0; i < rows * width; i++) {
-        const float got = load(dtype, data, first * width + i);
+        const float got = load(view.dtype, view.data, first * width + i);
         if (!(fabs(got - wanted[i]) <= tolerance * (1 + fabs(wanted[i]))))
             fail_msg("trace %d of %d: element %lld of row %lld is %.9g, should be %.9g", (int)what, index, (long long)(i % width),
                      (long long)(i / width), (double)got, wanted[i]);
@@ -166,11 +170,11 @@ static void traced_values(void **state)
                 toy_stage stages[2];
                 memset(stages, 0, sizeof stages);
                 for (int32_t s = 0; s < n_stages; s++) {
-                    const int32_t *cu = rvit_session_cu_seqlens(session, s);
+                    const int32_t *cu = session_cu_seqlens(session, s);
                     stages[s].block = blocks[s];
                     stages[s].inside_block = policy == RVIT_PRUNE_EVIT;
                     stages[s].n_kept = cu[n + 1] - cu[n];
-                    stages[s].kept = rvit_session_kept(session, s, n);
+                    stages[s].kept = session_kept(session, s, n);
                 }
                 toy_trace trace;
                 double logits[7];
@@ -186,16 +190,14 @@ static void traced_values(void **state)
                     first_score[s] += stages[s].n_before;
                 }
             }
-            const void *data;
-            rvit_dtype dtype;
-            int64_t rows;
+            rvit_result_view view = RVIT_RESULT_VIEW_INIT;
             for (int32_t i = 0; i < m->spec.depth; i++) {
-                expect_ok(rvit_session_trace(session, RVIT_TRACE_BLOCK, i, &data, &dtype, &rows));
-                assert_int_equal(rows, first[i]);
+                expect_ok(rvit_session_get(session, RVIT_TRACE_BLOCK, i, &view));
+                assert_int_equal(view.rows, first[i]);
             }
-            expect_status(rvit_session_trace(session, RVIT_TRACE_BLOCK, m->spec.depth, &data, &dtype, &rows), RVIT_INVALID_ARGUMENT, NULL);
-            expect_status(rvit_session_trace(session, RVIT_TRACE_BLOCK, -1, &data, &dtype, &rows), RVIT_INVALID_ARGUMENT, NULL);
-            expect_status(rvit_session_trace(session, RVIT_TRACE_SCORES, n_stages, &data, &dtype, &rows), RVIT_INVALID_ARGUMENT, NULL);
+            expect_status(rvit_session_get(session, RVIT_TRACE_BLOCK, m->spec.depth, &view), RVIT_INVALID_ARGUMENT, NULL);
+            expect_status(rvit_session_get(session, RVIT_TRACE_BLOCK, -1, &view), RVIT_INVALID_ARGUMENT, NULL);
+            expect_status(rvit_session_get(session, RVIT_TRACE_SCORES, n_stages, &view), RVIT_INVALID_ARGUMENT, NULL);
             model_teardown(NULL);
         }
 }
@@ -210,10 +212,8 @@ static void trace_is_neutral(void **state)
     const float *images = toy_images(m, 2, 7);
     rvit_session *plain = open_session(model, &desc);
     const float *without = run_session(plain, m, images, 2, NULL);
-    const void *data;
-    rvit_dtype dtype;
-    int64_t rows;
-    expect_status(rvit_session_trace(plain, RVIT_TRACE_EMBEDDING, 0, &data, &dtype, &rows), RVIT_UNSUPPORTED, "trace");
+    rvit_result_view view = RVIT_RESULT_VIEW_INIT;
+    expect_status(rvit_session_get(plain, RVIT_TRACE_EMBEDDING, 0, &view), RVIT_UNSUPPORTED, "trace");
     desc.trace = 1;
     const float *with = run_session(open_session(model, &desc), m, images, 2, NULL);
     assert_memory_equal(with, without, 2 * 7 * sizeof(float));
@@ -243,8 +243,10 @@ static void model_information(void **state)
         assert_int_equal(info.n_prefix, 1 + i);
         assert_int_equal(info.tokens, 17 + i);
         assert_int_equal(info.n_classes, 7);
-        assert_int_equal(info.n_parameters, n);
-        assert_int_equal(info.n_tensors, m->n_tensors);
+        rvit_checkpoint_info files = RVIT_CHECKPOINT_INFO_INIT;
+        expect_ok(rvit_checkpoint_get_info(open_checkpoint(m, "weights.safetensors"), &files));
+        assert_int_equal(files.n_parameters, n);
+        assert_int_equal(files.n_tensors, m->n_tensors);
         assert_true(info.eps == 1e-6f);
     }
 }
@@ -274,7 +276,7 @@ static void any_order_of_destruction(void **state)
     /* With a run pending. */
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = 1;
-    args.images = images;
+    args.input.data = images;
     expect_ok(rvit_session_enqueue(session, &args));
     rvit_session_destroy(session);
     rvit_session_destroy(NULL);
@@ -296,7 +298,7 @@ static void *work(void *argument)
     worker *w = argument;
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = 2;
-    args.images = w->images;
+    args.input.data = w->images;
     for (int i = 0; i < 20 && w->status == RVIT_OK; i++)
         w->status = rvit_session_run(w->session, &args, w->logits);
     return NULL;

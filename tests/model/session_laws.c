@@ -2,6 +2,7 @@
 #include "model.h"
 
 #include <math.h>
+#include "tools/cli/session_results.h"
 
 static const toy_spec spec = {.dim = 128,
                               .depth = 5,
@@ -107,14 +108,14 @@ static void one_run_equals_many(void **state)
 static rvit_session_desc all_kept(int policy)
 {
     rvit_session_desc desc = desc_of(policy);
-    if (desc.prune.keep >= 0.0)
-        desc.prune.keep = 1.0;
-    if (desc.prune.threshold >= 0.0)
-        desc.prune.threshold = 0.0;
-    if (desc.prune.mass >= 0.0)
-        desc.prune.mass = 1.0;
-    if (desc.prune.merges >= 0)
-        desc.prune.merges = 0;
+    if (desc.prune->keep >= 0.0)
+        prune_in(&desc)->keep = 1.0;
+    if (desc.prune->threshold >= 0.0)
+        prune_in(&desc)->threshold = 0.0;
+    if (desc.prune->mass >= 0.0)
+        prune_in(&desc)->mass = 1.0;
+    if (desc.prune->merges >= 0)
+        prune_in(&desc)->merges = 0;
     return desc;
 }
 
@@ -138,9 +139,9 @@ static void keeping_all_equals_none(void **state)
                 const float *kept = run_session(session, m, images, N_IMAGES, policy == RVIT_PRUNE_MASK ? ones : NULL);
                 assert_memory_equal(kept, dense, N_IMAGES * CLASSES * sizeof(float));
                 if (policy == RVIT_PRUNE_TOME)
-                    assert_int_equal(rvit_session_n_stages(session), 0);
+                    assert_int_equal(session_n_stages(session), 0);
                 else
-                    assert_int_equal(rvit_session_cu_seqlens(session, rvit_session_n_stages(session) - 1)[N_IMAGES], N_IMAGES * m->tokens);
+                    assert_int_equal(session_cu_seqlens(session, session_n_stages(session) - 1)[N_IMAGES], N_IMAGES * m->tokens);
             }
             model_teardown(NULL);
         }
@@ -174,7 +175,7 @@ static void a_run_is_free(void **state)
         rvit_session *session = open_session(open_model(m, RVIT_F32), &desc);
         rvit_run_args args = RVIT_RUN_ARGS_INIT;
         args.n_images = N_IMAGES;
-        args.images = toy_images(m, N_IMAGES, 6);
+        args.input.data = toy_images(m, N_IMAGES, 6);
         args.keep = policy == RVIT_PRUNE_MASK ? masks(m, straight, N_IMAGES) : NULL;
         float logits[N_IMAGES * CLASSES];
         expect_ok(rvit_session_run(session, &args, logits));

@@ -29,7 +29,7 @@ static int check(const char *file_name)
     json_t *dump = dump_load(folder, file_name);
     rvit_checkpoint *checkpoint = dump_open(dump, NULL);
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
-    expect_ok(rvit_checkpoint_get_info(checkpoint, &info));
+    expect_ok(rvit_checkpoint_get_model_info(checkpoint, &info));
     const double largest = dump_largest(dump);
     int good = 1;
     printf("%-28s %-38s %-7s", dump_text(dump, "name"), info.architecture, info.family);
@@ -56,7 +56,7 @@ static int check_quantized(const char *file_name)
     rvit_checkpoint *checkpoint = dump_open(dump, NULL);
     const json_t *error = json_object_get(json_object_get(dump, "torch_errors"), "bf16");
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
-    expect_ok(rvit_checkpoint_get_info(checkpoint, &info));
+    expect_ok(rvit_checkpoint_get_model_info(checkpoint, &info));
     int good = 1;
     printf("%-28s", dump_text(dump, "name"));
     for (int k = 0; k < 2; k++) {

@@ -1,5 +1,6 @@
 /* Whole models: a forward of every kind against float64, and what sessions promise. */
 #include "model.h"
+#include "tools/cli/session_results.h"
 
 static rvit_checkpoint *checkpoints[32];
 static rvit_model *models[32];
@@ -57,7 +58,7 @@ float *run_session(rvit_session *session, const toy *m, const float *images, int
     float *logits = scratch((size_t)n_images * (size_t)m->spec.n_classes * sizeof *logits + 4);
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = n_images;
-    args.images = images;
+    args.input.data = images;
     args.keep = keep;
     expect_ok(rvit_session_run(session, &args, logits));
     return logits;
@@ -68,12 +69,12 @@ float *run_beside(rvit_session *session, const toy *m, const float *images, int3
     const size_t size = (size_t)n_images * (size_t)m->spec.n_classes * sizeof(float);
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = n_images;
-    args.images = images;
+    args.input.data = images;
     args.keep = keep;
     expect_status(rvit_session_run(session, &args, NULL), RVIT_INVALID_ARGUMENT, "its pixels are NaN");
     for (int32_t i = 0; i < n_images; i++)
         assert_int_equal(rvit_session_image_status(session, i), i == bad ? RVIT_INVALID_ARGUMENT : RVIT_OK);
-    return memcpy(scratch(size), rvit_session_logits(session), size);
+    return memcpy(scratch(size), session_floats(session, RVIT_RESULT_LOGITS), size);
 }
 
 int main(int argc, char **argv)

@@ -35,7 +35,7 @@ static rvit_status run(worker *w, rvit_session *session)
     float logits[N_IMAGES * 5];
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = N_IMAGES;
-    args.images = w->images;
+    args.input.data = w->images;
     for (int i = 0; i < N_ROUNDS; i++) {
         const rvit_status status = rvit_session_run(session, &args, logits);
         if (status != RVIT_OK)

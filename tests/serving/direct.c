@@ -1,5 +1,6 @@
 /* Runs the library directly, one image at a time, for the expected answers. */
 #include "scene.h"
+#include "tools/cli/session_results.h"
 
 static struct {
     rvit_device *device;
@@ -36,15 +37,19 @@ static rvit_model *reference(void)
     return direct_state.model;
 }
 
+/* Has its pruning until the next call. */
 static rvit_session_desc desc_of(const char *policy, double keep)
 {
+    static rvit_prune_desc prune;
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    prune = (rvit_prune_desc)RVIT_PRUNE_DESC_INIT;
     if (policy) {
         int32_t type = RVIT_PRUNE_NONE;
         need(rvit_enum_from_name(RVIT_ENUM_PRUNE, policy, &type));
-        desc.prune.type = (rvit_prune_type)type;
-        desc.prune.keep = keep;
-        desc.prune.n_blocks = 1; /* block 0 */
+        prune.type = (rvit_prune_type)type;
+        prune.keep = keep;
+        prune.n_blocks = 1; /* block 0 */
+        desc.prune = &prune;
     }
     return desc;
 }
@@ -73,8 +78,8 @@ static const float *run(rvit_model *model, const rvit_session_desc *desc, rvit_r
     args->n_images = 1;
     need(rvit_session_run(session, args, desc->outputs ? NULL : out));
     if (desc->outputs)
-        memcpy(out, rvit_session_projected(session), CLASSES * sizeof *out);
-    const int32_t *cu = rvit_session_cu_seqlens(session, rvit_session_n_stages(session) - 1);
+        memcpy(out, session_floats(session, RVIT_RESULT_PROJECTED), CLASSES * sizeof *out);
+    const int32_t *cu = session_cu_seqlens(session, session_n_stages(session) - 1);
     direct_state.kept = cu[1] - cu[0];
     rvit_session_destroy(session);
     return out;
@@ -85,8 +90,10 @@ const float *direct_logits(const char *policy, double keep, const struct test_im
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     rvit_session_desc desc = desc_of(policy, keep);
     const rvit_image image = image_of(source);
-    desc.max_picture_bytes = 32 << 20;
-    args.pictures = &image;
+    desc.input = RVIT_INPUT_IMAGES;
+    desc.input_bytes = 32 << 20;
+    args.input.kind = RVIT_INPUT_IMAGES;
+    args.input.data = &image;
     return run(reference(), &desc, &args);
 }
 
@@ -94,7 +101,7 @@ const float *direct_logits_of_pixels(const char *policy, double keep, const floa
 {
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     const rvit_session_desc desc = desc_of(policy, keep);
-    args.images = pixels;
+    args.input.data = pixels;
     return run(reference(), &desc, &args);
 }
 
@@ -104,13 +111,18 @@ const float *direct_logits_variable(const char *policy, double keep, int32_t max
     rvit_session_desc desc = desc_of(policy, keep);
     rvit_image image = image_of(source);
     int32_t grid[2];
-    need(rvit_naflex_grid(source->height, source->width, 8, max_patches, grid));
+    rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
+    recipe.patch_size = 8;
+    recipe.max_patches = max_patches;
+    need(rvit_image_recipe_grid(&recipe, source->height, source->width, grid));
     image.target_height = 8 * grid[0];
     image.target_width = 8 * grid[1];
-    desc.native = 1;
+    desc.variable_resolution = 1;
     desc.max_len = desc.max_tokens = max_patches + 1;
-    desc.max_picture_bytes = 32 << 20;
-    args.pictures = &image;
+    desc.input = RVIT_INPUT_IMAGES;
+    desc.input_bytes = 32 << 20;
+    args.input.kind = RVIT_INPUT_IMAGES;
+    args.input.data = &image;
     return run(reference(), &desc, &args);
 }
 
@@ -120,9 +132,11 @@ const float *direct_embedding(const char *checkpoint, const struct test_image *s
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     rvit_session_desc desc = desc_of(NULL, 0);
     const rvit_image image = image_of(source);
-    desc.max_picture_bytes = 32 << 20;
+    desc.input = RVIT_INPUT_IMAGES;
+    desc.input_bytes = 32 << 20;
     desc.outputs = RVIT_OUTPUT_PROJECTED | RVIT_OUTPUT_NORMALIZED;
-    args.pictures = &image;
+    args.input.kind = RVIT_INPUT_IMAGES;
+    args.input.data = &image;
     const float *result = run(model, &desc, &args);
     rvit_model_destroy(model);
     return result;

@@ -36,7 +36,10 @@ static void variable_resolution(void **state)
         assert_int_equal(tokens, direct_kept());
         /* Each run takes as many images as max_tokens allows. */
         int32_t grid[2];
-        assert_int_equal(rvit_naflex_grid(images[i].height, images[i].width, 8, MAX_PATCHES, grid), RVIT_OK);
+        rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
+        recipe.patch_size = 8;
+        recipe.max_patches = MAX_PATCHES;
+        assert_int_equal(rvit_image_recipe_grid(&recipe, images[i].height, images[i].width, grid), RVIT_OK);
         n_runs += in_run + 1 + grid[0] * grid[1] > 90;
         in_run = (in_run + 1 + grid[0] * grid[1] > 90 ? 0 : in_run) + 1 + grid[0] * grid[1];
         fewest = tokens < fewest ? tokens : fewest;

@@ -20,7 +20,7 @@ set -- "$photo" "$photo" "$photo" "$photo"
 set -- "$@" "$@" "$@" "$@"
 set -- "$@" "$@" "$@" "$@"
 run 0 '^raggedvit: 32 images per run instead of 64, to fit the device.s memory$' "$@" --variable-resolution --max-patches 4
-run 3 'max_picture_bytes is [0-9]*, which makes an array (pictures) of [0-9]* bytes, and .* takes arrays of at most 134217[0-9]*: ' \
+run 3 'input_bytes is [0-9]*, which makes an array (staged_images) of [0-9]* bytes, and .* takes arrays of at most 134217[0-9]*: ' \
     "$@" --variable-resolution --batch 64
 grep -q -- '--batch' "$folder/said"
 run 3 'max_images is 1000, which makes an array (wide) of 605184000 bytes, and .* at most 134217[0-9]*: a max_images of about 221 fits' \

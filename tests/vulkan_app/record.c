@@ -3,6 +3,7 @@
 
 #include "laws/pipeline.h"
 #include "model/toy.h"
+#include "tools/cli/session_results.h"
 
 enum { HEADS = 3, HEAD_DIM = 64, DIM = HEADS * HEAD_DIM, ROWS = 60, MAX_LEN = 30 };
 
@@ -171,10 +172,10 @@ static rvit_session_desc pruned_desc(void)
 {
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.max_images = 3;
-    desc.prune.type = RVIT_PRUNE_EVIT;
-    desc.prune.keep = 0.5;
-    desc.prune.n_blocks = 1;
-    desc.prune.blocks[0] = 1;
+    prune_in(&desc)->type = RVIT_PRUNE_EVIT;
+    prune_in(&desc)->keep = 0.5;
+    prune_in(&desc)->n_blocks = 1;
+    prune_in(&desc)->blocks[0] = 1;
     return desc;
 }
 
@@ -208,23 +209,23 @@ static void session_runs(void **state)
         rvit_run_args args = RVIT_RUN_ARGS_INIT;
         float wanted[3 * 7];
         args.n_images = 3 - run;
-        args.images = toy_images(m, 3, (uint64_t)run);
+        args.input.data = toy_images(m, 3, (uint64_t)run);
         expect_ok(rvit_session_run(own, &args, wanted));
         const VkCommandBuffer commands = app_begin(APP);
         expect_ok(rvit_stream_set(stream, commands));
         expect_ok(rvit_session_enqueue(recorded, &args));
-        assert_null(rvit_session_logits(recorded));
+        assert_null(session_floats(recorded, RVIT_RESULT_LOGITS));
         app_end(APP, commands);
         app_run(APP, commands);
         expect_ok(rvit_session_wait(recorded));
-        assert_memory_equal(wanted, rvit_session_logits(recorded), (size_t)args.n_images * 7 * sizeof(float));
+        assert_memory_equal(wanted, session_floats(recorded, RVIT_RESULT_LOGITS), (size_t)args.n_images * 7 * sizeof(float));
         const size_t cu_size = ((size_t)args.n_images + 1) * sizeof(int32_t);
-        assert_memory_equal(rvit_session_cu_seqlens(own, 0), rvit_session_cu_seqlens(recorded, 0), cu_size);
+        assert_memory_equal(session_cu_seqlens(own, 0), session_cu_seqlens(recorded, 0), cu_size);
         /* A run that fails to be recorded preserves the results of the previous one. */
         expect_ok(rvit_stream_set(stream, NULL));
         expect_status(rvit_session_enqueue(recorded, &args), RVIT_INVALID_ARGUMENT, "command");
-        assert_non_null(rvit_session_logits(recorded));
-        assert_memory_equal(wanted, rvit_session_logits(recorded), (size_t)args.n_images * 7 * sizeof(float));
+        assert_non_null(session_floats(recorded, RVIT_RESULT_LOGITS));
+        assert_memory_equal(wanted, session_floats(recorded, RVIT_RESULT_LOGITS), (size_t)args.n_images * 7 * sizeof(float));
     }
     rvit_session_destroy(recorded);
     rvit_session_destroy(own);
@@ -248,7 +249,8 @@ static void session_on_device(void **state)
     expect_ok(rvit_session_create(model, &desc, &own));
     const VkCommandBuffer commands = app_begin(APP);
     expect_ok(rvit_stream_wrap(APP->rvit, commands, &desc.stream));
-    expect_ok(rvit_buffer_wrap(APP->rvit, &descs[0], &desc.images.buffer));
+    desc.input_memory = RVIT_INPUT_FIXED;
+    expect_ok(rvit_buffer_wrap(APP->rvit, &descs[0], &desc.input_view.buffer));
     expect_ok(rvit_buffer_wrap(APP->rvit, &descs[1], &desc.logits.buffer));
     expect_ok(rvit_session_create(model, &desc, &recorded));
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
@@ -257,15 +259,15 @@ static void session_on_device(void **state)
     app_end(APP, commands);
     for (int run = 0; run < 3; run++) {
         float wanted[3 * 7];
-        args.images = toy_images(m, 3, (uint64_t)run);
+        args.input.data = toy_images(m, 3, (uint64_t)run);
         expect_ok(rvit_session_run(own, &args, wanted));
-        memcpy(images.host, args.images, images_size);
+        memcpy(images.host, args.input.data, images_size);
         app_run(APP, commands);
         assert_memory_equal(wanted, logits.host, sizeof wanted);
     }
     rvit_session_destroy(recorded);
     rvit_session_destroy(own);
-    rvit_buffer_destroy(desc.images.buffer);
+    rvit_buffer_destroy(desc.input_view.buffer);
     rvit_buffer_destroy(desc.logits.buffer);
     rvit_stream_destroy(desc.stream);
     rvit_model_destroy(model);

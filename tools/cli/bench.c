@@ -11,6 +11,7 @@
 #include "noise.h"
 #include "progress.h"
 #include "random_model.h"
+#include "session_results.h"
 
 #define MAX_SAMPLES 1000
 #define MIN_SAMPLES 5
@@ -43,11 +44,11 @@ static int open_timed(struct bench *self, const rvit_prune_desc *prune, struct t
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.max_images = self->batch;
     desc.fixed_batch = 1;
-    desc.prune = *prune;
+    desc.prune = prune;
     const int code = engine_session_of(&self->engine, &desc, &out->session);
     if (code != EXIT_OK)
         return code;
-    memcpy(rvit_session_input(out->session), self->images,
+    memcpy(rvit_session_input_memory(out->session, NULL), self->images,
            (size_t)self->batch * (size_t)engine_image_length(&self->engine) * sizeof *self->images);
     return EXIT_OK;
 }
@@ -139,8 +140,8 @@ static json_t *describe(const struct bench *self, struct timed *timed)
     json_t *ms = json_pack("{s:f, s:f, s:f, s:i}", "median", 1e3 * median, "p10", 1e3 * quantile(times, 1, 10), "p90",
                            1e3 * quantile(times, 9, 10), "count", times->n);
     json_t *tokens = json_array();
-    for (int32_t s = 0; s < rvit_session_n_stages(timed->session); s++)
-        json_array_append_new(tokens, json_number((double)rvit_session_cu_seqlens(timed->session, s)[self->batch] / self->batch));
+    for (int32_t s = 0; s < session_n_stages(timed->session); s++)
+        json_array_append_new(tokens, json_number((double)session_cu_seqlens(timed->session, s)[self->batch] / self->batch));
     return json_pack("{s:o, s:f, s:I, s:o}", "ms", ms, "images_per_second", self->batch / median, "launches", (json_int_t)timed->launches,
                      "tokens", tokens);
 }

@@ -4,6 +4,7 @@
 #include "classify_batch.h"
 #include "command_list.h"
 #include "progress.h"
+#include "session_results.h"
 
 #define DEFAULT_BATCH 32
 #define DEFAULT_VARIABLE_BATCH 64
@@ -21,7 +22,7 @@ static int32_t outputs_of(const struct classify *self)
 static int32_t fill_batch(struct classify *self)
 {
     const size_t image_length = (size_t)engine_image_length(&self->engine);
-    float *out = rvit_session_input(self->sessions[0]);
+    float *out = rvit_session_input_memory(self->sessions[0], NULL);
     int32_t n = 0;
     for (struct input input; n < self->batch; n++) {
         const enum input_result result = inputs_next(&self->inputs, n == 0 || !self->inputs.video, out + (size_t)n * image_length, &input);
@@ -84,7 +85,7 @@ static void describe_session(struct classify *self, rvit_session_desc *out)
 {
     *out = (rvit_session_desc)RVIT_SESSION_DESC_INIT;
     out->max_images = self->batch;
-    out->prune = self->prune.desc;
+    out->prune = &self->prune.desc;
     out->outputs = outputs_of(self);
     if (self->on_device)
         classify_images_desc(self, out);
@@ -140,7 +141,7 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
         code = labels_load(options->labels, checkpoint, options->text_embeddings,
                            options->text_embeddings ? self->texts.n_texts : self->engine.model_info.n_classes, &self->labels);
     if (code == EXIT_OK)
-        code = recipe_resolve(&options->recipe, options->given, checkpoint, &self->engine.model_info, options->model, &self->recipe);
+        code = recipe_resolve(&options->recipe, options->given, checkpoint, options->model, &self->recipe);
     if (code == EXIT_OK)
         code = inputs_open(options->paths, options->n_paths, &self->recipe, options->video.format ? &options->video : NULL, options->tiles,
                            options->limit, &self->inputs);
@@ -184,7 +185,7 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
 static int check_head(const struct options *options, const rvit_checkpoint *checkpoint)
 {
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
-    const rvit_status status = rvit_checkpoint_get_info(checkpoint, &info);
+    const rvit_status status = rvit_checkpoint_get_model_info(checkpoint, &info);
     if (status != RVIT_OK)
         return complain_status(options->model, status);
     if (info.n_classes > 0 || options->features || options->overlay || options->json || options->ndjson || options->text_embeddings)
@@ -231,7 +232,7 @@ int run_classify(const struct options *options)
     rvit_checkpoint_destroy(checkpoint);
     if (code == EXIT_OK) {
         report_begin(&self.report, options, &self.engine, &self.prune, &self.labels, options->text_embeddings ? &self.texts : NULL,
-                     rvit_session_n_stages(self.sessions[0]), &self.inputs, self.batch, &self.plan);
+                     session_n_stages(self.sessions[0]), &self.inputs, self.batch, &self.plan);
         code = self.on_device ? classify_images_run(&self) : run_batches(&self);
         progress_end();
         code = judge(&self, code);

@@ -6,6 +6,7 @@
 
 #include "kept.h"
 #include "progress.h"
+#include "session_results.h"
 
 void classify_set_image(struct classify *self, int32_t index, const struct input *input, rvit_session *session)
 {
@@ -33,8 +34,8 @@ static uint8_t *find_dropped(const rvit_session *session, const rvit_model_info 
 {
     const int32_t n_patches = lines * columns;
     uint8_t *dropped_at = allocate((size_t)n_patches, 1);
-    for (int32_t s = rvit_session_n_stages(session) - 1; dropped_at && s >= 0; s--) {
-        const int32_t *cu_seqlens = rvit_session_cu_seqlens(session, s), *kept = rvit_session_kept(session, s, 0);
+    for (int32_t s = session_n_stages(session) - 1; dropped_at && s >= 0; s--) {
+        const int32_t *cu_seqlens = session_cu_seqlens(session, s), *kept = session_kept(session, s, 0);
         uint8_t *next = allocate((size_t)n_patches, 1);
         if (!next || !cu_seqlens || !kept) {
             free(next);
@@ -71,7 +72,7 @@ int classify_overlay(struct classify *self, const rvit_session *session, struct 
                                     .rows = lines,
                                     .patch_size = self->engine.model_info.patch_size,
                                     .dropped_at = dropped_at,
-                                    .n_stages = rvit_session_n_stages(session)};
+                                    .n_stages = session_n_stages(session)};
     const bool ok = dropped_at && overlay_write(self->options->overlay, &overlay, &error);
     if (dropped_at && !ok)
         complain(self->options->overlay, "%s", error.text);
@@ -110,10 +111,10 @@ int classify_report(struct classify *self, const rvit_session *session, int32_t 
 {
     if (!note_failures(self, session, n))
         return EXIT_FAULT;
-    const int32_t n_classes = self->report.n_classes, *whole = rvit_session_cu_seqlens(session, -1);
-    const float *logits = self->report.texts ? self->scores : rvit_session_logits(session);
+    const int32_t n_classes = self->report.n_classes, *whole = session_cu_seqlens(session, -1);
+    const float *logits = self->report.texts ? self->scores : session_floats(session, RVIT_RESULT_LOGITS);
     for (int32_t i = 0; i < n && self->report.texts; i++)
-        zero_shot_score(&self->texts, rvit_session_projected(session) + (int64_t)i * self->texts.width,
+        zero_shot_score(&self->texts, session_floats(session, RVIT_RESULT_PROJECTED) + (int64_t)i * self->texts.width,
                         self->scores + (int64_t)i * n_classes);
     for (int32_t i = 0; i < n; i++) {
         struct report_image *image = &self->images[i];
@@ -122,7 +123,7 @@ int classify_report(struct classify *self, const rvit_session *session, int32_t 
         image->logits = n_classes > 0 ? logits + (int64_t)i * n_classes : NULL;
         image->tokens = whole[i + 1] - whole[i];
         for (int32_t s = 0; s < self->report.n_stages; s++) {
-            const int32_t *cu_seqlens = rvit_session_cu_seqlens(session, s);
+            const int32_t *cu_seqlens = session_cu_seqlens(session, s);
             image->tokens_kept[s] = cu_seqlens[i + 1] - cu_seqlens[i];
         }
         report_add(&self->report, &self->inputs, image);

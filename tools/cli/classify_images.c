@@ -11,10 +11,14 @@ int classify_images_resolve(struct classify *self)
 {
     const struct options *options = self->options;
     const rvit_model_info *info = &self->engine.model_info;
+    rvit_image_recipe known = RVIT_IMAGE_RECIPE_INIT;
     if (!options->variable_resolution)
         return EXIT_OK;
+    const rvit_status status = rvit_model_get_recipe(self->engine.model, &known);
+    if (status != RVIT_OK)
+        return complain_status(options->model, status);
     self->max_tokens = options->max_tokens ? options->max_tokens : DEFAULT_MAX_TOKENS;
-    self->max_patches = options->max_patches ? options->max_patches : info->max_patches;
+    self->max_patches = options->max_patches ? options->max_patches : known.max_patches;
     if ((int64_t)self->max_patches + info->n_prefix <= self->max_tokens)
         return EXIT_OK;
     return fail_with(EXIT_USAGE, NULL, "an image of %d patches%s and %d prefix token%s exceeds --max-tokens %d", self->max_patches,
@@ -25,10 +29,11 @@ int classify_images_resolve(struct classify *self)
 void classify_images_desc(struct classify *self, rvit_session_desc *out)
 {
     image_plan_make(&self->recipe, &self->engine.model_info, self->batch, self->max_tokens, self->max_patches, &self->plan);
-    out->max_picture_bytes = image_plan_bytes(&self->plan);
+    out->input = RVIT_INPUT_IMAGES;
+    out->input_bytes = image_plan_bytes(&self->plan);
     out->recipe = &self->plan.device;
     if (self->options->variable_resolution) {
-        out->native = 1;
+        out->variable_resolution = 1;
         out->max_tokens = self->max_tokens;
         out->max_len = self->max_patches > 0 ? self->max_patches + self->engine.model_info.n_prefix : self->max_tokens;
     }
@@ -99,7 +104,8 @@ static int enqueue(struct flight *flight, struct image_batch *batch, struct runn
     if (out->n == 0)
         return EXIT_OK;
     run.n_images = out->n;
-    run.pictures = flight->images;
+    run.input.kind = RVIT_INPUT_IMAGES;
+    run.input.data = flight->images;
     int32_t n = 0;
     for (int32_t i = 0; i < batch->n_items; i++)
         if (!batch->items[i].work.is_bad)

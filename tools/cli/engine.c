@@ -10,7 +10,7 @@ int engine_checkpoint(const struct options *options, rvit_checkpoint **out)
     *out = NULL;
     rvit_status status = rvit_checkpoint_open(path, &options->checkpoint, out);
     if (status == RVIT_OK)
-        status = rvit_checkpoint_get_info(*out, &info);
+        status = rvit_checkpoint_get_model_info(*out, &info);
     if (status == RVIT_OK && info.channels == 3)
         return EXIT_OK;
     const int code = status != RVIT_OK ? complain_status(path, status) : EXIT_FILE;
@@ -125,7 +125,7 @@ static void explain_options(rvit_status status)
         const char *field, *options;
     } table[] = {{"max_images is", "max_images is set by --batch (bench: --batches)"},
                  {"max_tokens is", "max_tokens is set by --max-tokens"},
-                 {"max_picture_bytes is", "max_picture_bytes grows with --batch"}};
+                 {"input_bytes is", "input_bytes grows with --batch"}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (strstr(rvit_status_detail(), table[i].field))
             complain(NULL, "%s", table[i].options);
@@ -151,7 +151,7 @@ int engine_session(struct engine *self, const rvit_prune_desc *prune, int32_t ma
 {
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.max_images = max_images;
-    desc.prune = *prune;
+    desc.prune = prune;
     desc.trace = trace;
     desc.outputs = outputs;
     return engine_session_of(self, &desc, out);

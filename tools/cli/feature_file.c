@@ -1,6 +1,7 @@
 #include "feature_file.h"
 
 #include <stdlib.h>
+#include "session_results.h"
 
 int feature_file_open(const char *path, bool grid, const rvit_model_info *model, struct feature_file *out)
 {
@@ -16,7 +17,7 @@ int feature_file_open(const char *path, bool grid, const rvit_model_info *model,
 
 const float *feature_cls(const rvit_session *session, int32_t image, int32_t dim)
 {
-    return rvit_session_features(session) + (int64_t)rvit_session_cu_seqlens(session, rvit_session_n_stages(session) - 1)[image] * dim;
+    return session_floats(session, RVIT_RESULT_FEATURES) + (int64_t)session_cu_seqlens(session, session_n_stages(session) - 1)[image] * dim;
 }
 
 int feature_file_add(struct feature_file *self, const rvit_session *session, int32_t n_images)
@@ -26,7 +27,7 @@ int feature_file_add(struct feature_file *self, const rvit_session *session, int
         if (rvit_session_image_status(session, i) != RVIT_OK)
             continue;
         const float *row = self->grid ? self->values : feature_cls(session, i, self->dim);
-        const rvit_status status = self->grid ? rvit_session_grid(session, i, 0.0f, self->values) : RVIT_OK;
+        const rvit_status status = self->grid ? rvit_session_feature_grid(session, i, 0.0f, self->values) : RVIT_OK;
         code = status == RVIT_OK ? npy_append(&self->writer, row) : complain_status(NULL, status);
     }
     return code;

@@ -6,7 +6,7 @@
 #define LEAST_MEMORY ((int64_t)24 << 20)
 #define MOST_MEMORY ((int64_t)256 << 20)
 
-static rvit_image_recipe recipe_for_library(const struct preprocess *recipe, int32_t max_patches)
+static rvit_image_recipe recipe_for_library(const struct preprocess *recipe, int32_t patch_size, int32_t max_patches)
 {
     static const rvit_fit fits[] = {
         [PREPROCESS_CROP] = RVIT_FIT_CROP, [PREPROCESS_SQUASH] = RVIT_FIT_SQUASH, [PREPROCESS_BORDER] = RVIT_FIT_BORDER};
@@ -19,6 +19,7 @@ static rvit_image_recipe recipe_for_library(const struct preprocess *recipe, int
     out.width = recipe->width;
     out.resize_height = recipe->resize_height;
     out.resize_width = recipe->resize_width;
+    out.patch_size = patch_size;
     out.max_patches = max_patches;
     for (int c = 0; c < 3; c++) {
         out.mean[c] = recipe->mean[c];
@@ -33,7 +34,7 @@ void image_plan_make(const struct preprocess *recipe, const rvit_model_info *inf
 {
     const bool variable_resolution = max_tokens > 0;
     *out = (struct image_plan){.recipe = recipe,
-                               .device = recipe_for_library(recipe, max_patches),
+                               .device = recipe_for_library(recipe, info->patch_size, max_patches),
                                .on_host = recipe->like == PREPROCESS_HF_FLOAT,
                                .variable_resolution = variable_resolution,
                                .patch_size = info->patch_size,
@@ -64,7 +65,7 @@ bool image_target_of(const struct image_plan *self, int32_t width, int32_t heigh
         *out = (struct image_target){grid[0], grid[1], self->model_tokens};
         return true;
     }
-    if (self->max_patches > 0 && rvit_naflex_grid(height, width, patch, self->max_patches, grid) != RVIT_OK)
+    if (self->max_patches > 0 && rvit_image_recipe_grid(&self->device, height, width, grid) != RVIT_OK)
         return image_fail(error, "%s", rvit_status_detail());
     if (self->max_patches == 0) {
         grid[0] = (height - 1) / patch + 1;

@@ -20,7 +20,7 @@ struct image_plan {
 /* recipe must outlive *out. max_tokens 0: without variable_resolution. */
 void image_plan_make(const struct preprocess *recipe, const rvit_model_info *info, int32_t max_images, int32_t max_tokens,
                      int32_t max_patches, struct image_plan *out);
-/* rvit_session_desc.max_picture_bytes */
+/* rvit_session_desc.input_bytes */
 int64_t image_plan_bytes(const struct image_plan *self);
 
 struct image_target {

@@ -345,7 +345,7 @@ int image_queue_create(const struct inputs *inputs, const struct image_plan *pla
     for (int32_t i = 0; code == EXIT_OK && i < self->n_batches; i++) {
         struct image_batch *batch = &self->batches[i];
         batch->session = sessions[i];
-        batch->memory = rvit_session_picture_memory(sessions[i], NULL);
+        batch->memory = rvit_session_input_memory(sessions[i], NULL);
         batch->items = allocate((size_t)self->items_each, sizeof *batch->items);
         self->is_free[i] = true;
         if (!batch->items)

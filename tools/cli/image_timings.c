@@ -56,7 +56,8 @@ static int run_decoded(struct classify *self, const struct decoded *batches, int
             continue;
         rvit_run_args run = RVIT_RUN_ARGS_INIT;
         run.n_images = batch->n;
-        run.pictures = batch->images;
+        run.input.kind = RVIT_INPUT_IMAGES;
+        run.input.data = batch->images;
         status = rvit_session_enqueue(batch->session, &run);
         n_pending++;
         n += batch->n;

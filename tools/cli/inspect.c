@@ -8,21 +8,11 @@
 #include "options.h"
 #include "printable.h"
 
-struct tensor {
-    const char *name, *dtype;
-    int32_t rank, used;
-    const int64_t *shape;
-};
-
-static bool get_tensor(const rvit_checkpoint *checkpoint, int32_t index, struct tensor *out)
-{
-    return rvit_checkpoint_tensor(checkpoint, index, &out->name, &out->dtype, &out->rank, &out->shape, &out->used) == RVIT_OK;
-}
-
 static void print_tensors(const rvit_checkpoint *checkpoint, bool only_unused)
 {
-    struct tensor tensor;
-    for (int32_t i = 0; get_tensor(checkpoint, i, &tensor); i++) {
+    const rvit_tensors *tensors = rvit_checkpoint_tensors(checkpoint);
+    rvit_tensor_info tensor = RVIT_TENSOR_INFO_INIT;
+    for (int32_t i = 0; rvit_tensors_get(tensors, i, &tensor) == RVIT_OK; i++) {
         if (only_unused && tensor.used)
             continue;
         fputs("  ", stdout);
@@ -37,8 +27,9 @@ static void print_tensors(const rvit_checkpoint *checkpoint, bool only_unused)
 static json_t *tensors_to_json(const rvit_checkpoint *checkpoint)
 {
     json_t *array = json_array();
-    struct tensor tensor;
-    for (int32_t i = 0; get_tensor(checkpoint, i, &tensor); i++) {
+    const rvit_tensors *tensors = rvit_checkpoint_tensors(checkpoint);
+    rvit_tensor_info tensor = RVIT_TENSOR_INFO_INIT;
+    for (int32_t i = 0; rvit_tensors_get(tensors, i, &tensor) == RVIT_OK; i++) {
         json_t *shape = json_array();
         for (int32_t axis = 0; axis < tensor.rank; axis++)
             json_array_append_new(shape, json_integer(tensor.shape[axis]));
@@ -99,13 +90,13 @@ static char *class_list(const rvit_checkpoint *checkpoint)
     return text;
 }
 
-static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info *info)
+static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info *info, const rvit_checkpoint_info *files)
 {
     char *classes = class_list(checkpoint);
     const int32_t edge = info->patch_size > 0 ? info->patch_size : 1, lines = info->image_height / edge, columns = info->image_width / edge;
     char prefix[64];
     if (info->patch_size == 0) { /* some parts are unknown, so its shapes were not read */
-        printf("family        %s names, %d blocks, %d tensors\n", info->family, info->depth, info->n_tensors);
+        printf("family        %s names, %d blocks, %d tensors\n", info->family, info->depth, files->n_tensors);
         free(classes);
         return;
     }
@@ -114,13 +105,13 @@ static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info 
     printf("input         %d x %d pixels, %d channels, patches of %d x %d\n", info->image_height, info->image_width, info->channels,
            info->patch_size, info->patch_size);
     printf("tokens        %d: %d x %d patches%s\n", info->tokens, lines, columns, prefix);
-    if (info->trained_size != info->image_size && (info->position == RVIT_POSITION_TABLE || info->position == RVIT_POSITION_BOTH))
-        printf("resampled     the position table, from %d x %d pixels\n", info->trained_size, info->trained_size);
+    if (files->trained_size != info->image_size && (info->position == RVIT_POSITION_TABLE || info->position == RVIT_POSITION_BOTH))
+        printf("resampled     the position table, from %d x %d pixels\n", files->trained_size, files->trained_size);
     printf("width         %d, %d heads of %d, MLP %d\n", info->dim, info->n_heads, info->head_dim, info->mlp_dim);
     printf("depth         %d blocks\n", info->depth);
     printf("layernorm     eps %g\n", (double)info->eps);
-    if (info->n_predictors)
-        printf("predictors    %d, of DynamicViT\n", info->n_predictors);
+    if (files->n_predictors)
+        printf("predictors    %d, of DynamicViT\n", files->n_predictors);
     if (info->n_classes > 0) {
         printf("classes       %d%s", info->n_classes, info->distilled ? ", the mean of two heads" : "");
         print_line(classes ? ": " : "", classes ? classes : "");
@@ -129,19 +120,19 @@ static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info 
     }
     if (info->embedding_dim > 0)
         printf("embedding     %d, for comparison with texts\n", info->embedding_dim);
-    printf("parameters    %lld\n", (long long)info->n_parameters);
-    const int32_t *n = info->n_by_dtype, others = info->n_tensors - n[RVIT_F32] - n[RVIT_F16] - n[RVIT_BF16];
-    printf("tensors       %d: %d F32, %d F16, %d BF16", info->n_tensors, n[RVIT_F32], n[RVIT_F16], n[RVIT_BF16]);
+    printf("parameters    %lld\n", (long long)files->n_parameters);
+    const int32_t *n = files->n_by_dtype, others = files->n_tensors - n[RVIT_F32] - n[RVIT_F16] - n[RVIT_BF16];
+    printf("tensors       %d: %d F32, %d F16, %d BF16", files->n_tensors, n[RVIT_F32], n[RVIT_F16], n[RVIT_BF16]);
     if (others > 0)
         printf(", %d of other types", others);
-    if (info->n_files > 1)
-        printf("; in %d files", info->n_files);
+    if (files->n_files > 1)
+        printf("; in %d files", files->n_files);
     putchar('\n');
     printf("missing       none\n"); /* otherwise the checkpoint would not open */
-    if (info->n_unknown == 0)
+    if (files->n_unknown == 0)
         printf("not used      none\n");
     else
-        printf("not used      %d tensor%s\n", info->n_unknown, info->n_unknown > 1 ? "s" : "");
+        printf("not used      %d tensor%s\n", files->n_unknown, files->n_unknown > 1 ? "s" : "");
     free(classes);
 }
 
@@ -176,13 +167,13 @@ static void print_origins(const rvit_checkpoint *checkpoint, const char *const *
 }
 
 /* Prints how images are prepared, with the sources. */
-static void print_resize(const rvit_checkpoint *checkpoint, const rvit_model_info *info)
+static void print_resize(const rvit_checkpoint *checkpoint, const rvit_image_recipe *known)
 {
     static const char *const shapes[] = {"fit", "filter", "crop"}, *const colours[] = {"mean", "std"};
     static const struct recipe_options none;
     struct preprocess recipe = {0};
-    if (!recipe_geometry(&none, info, &recipe)) {
-        printf("resize        not supported by this tool: %s\n", recipe_value(checkpoint, info->fit == RVIT_FIT_OTHER ? "fit" : "filter"));
+    if (!recipe_geometry(&none, known, &recipe)) {
+        printf("resize        not supported by this tool: %s\n", recipe_value(checkpoint, known->fit == RVIT_FIT_OTHER ? "fit" : "filter"));
     } else {
         const bool cut = recipe.resize_width != recipe.width || recipe.resize_height != recipe.height || recipe.fit == PREPROCESS_CROP;
         printf("resize        ");
@@ -198,38 +189,47 @@ static void print_resize(const rvit_checkpoint *checkpoint, const rvit_model_inf
         printf(cut ? ", centre %d x %d\n" : "\n", recipe.height, recipe.width);
     }
     print_origins(checkpoint, shapes, sizeof shapes / sizeof *shapes);
-    if (info->max_patches > 0) {
+    if (known->max_patches > 0) {
         static const char *const patches[] = {"most patches"};
-        printf("max patches   %d per image, by the NaFlex rule\n", info->max_patches);
+        printf("max patches   %d per image, by the NaFlex rule\n", known->max_patches);
         print_origins(checkpoint, patches, 1);
     }
-    if (info->std[0] > 0) {
+    if (known->std[0] > 0) {
         printf("colours       mean %s; std %s\n", recipe_value(checkpoint, "mean"), recipe_value(checkpoint, "std"));
         print_origins(checkpoint, colours, 2);
     } else {
         printf("colours       mean and standard deviation unknown: set --mean and --std\n");
     }
-    if (info->processor_height > 0 && (info->processor_height != info->image_height || info->processor_width != info->image_width))
-        printf("processor     makes inputs of %d x %d pixels; --image-size runs the model at another size\n", info->processor_height,
-               info->processor_width);
+    if (known->processor_height > 0 && (known->processor_height != known->height || known->processor_width != known->width))
+        printf("processor     makes inputs of %d x %d pixels; --image-size runs the model at another size\n", known->processor_height,
+               known->processor_width);
 }
 
-static json_t *preprocessing_to_json(const rvit_model_info *info)
+static json_t *preprocessing_to_json(const rvit_image_recipe *known)
 {
     static const struct recipe_options none;
     struct preprocess recipe = {0};
-    const bool known = recipe_geometry(&none, info, &recipe), colours = info->std[0] > 0;
-    if (!known)
+    const bool colours = known->std[0] > 0;
+    if (!recipe_geometry(&none, known, &recipe))
         return json_null();
     return json_pack("{s:s, s:s, s:s, s:[ii], s:[ii], s:o, s:o, s:o}", "fit", fit_name(&recipe), "filter",
                      recipe.filter == RESIZE_BICUBIC ? "bicubic" : "bilinear", "like", like_name(&recipe), "resize", recipe.resize_height,
-                     recipe.resize_width, "size", recipe.height, recipe.width, "mean", colours ? json_floats(info->mean, 3) : json_null(),
-                     "std", colours ? json_floats(info->std, 3) : json_null(), "max_patches",
-                     info->max_patches > 0 ? json_integer(info->max_patches) : json_null());
+                     recipe.resize_width, "size", recipe.height, recipe.width, "mean", colours ? json_floats(known->mean, 3) : json_null(),
+                     "std", colours ? json_floats(known->std, 3) : json_null(), "max_patches",
+                     known->max_patches > 0 ? json_integer(known->max_patches) : json_null());
 }
 
-static json_t *info_to_json(const rvit_checkpoint *checkpoint, const rvit_model_info *info, const char *path, const char *refusal)
+/* What the library knows of a checkpoint. */
+struct described {
+    rvit_model_info info;
+    rvit_checkpoint_info files;
+    rvit_image_recipe recipe;
+};
+
+static json_t *info_to_json(const rvit_checkpoint *checkpoint, const struct described *known, const char *path, const char *refusal)
 {
+    const rvit_model_info *info = &known->info;
+    const rvit_checkpoint_info *files = &known->files;
     char *classes = class_list(checkpoint);
     json_t *object =
         json_pack("{s:o, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "file", json_text(path), "architecture", info->architecture,
@@ -238,12 +238,12 @@ static json_t *info_to_json(const rvit_checkpoint *checkpoint, const rvit_model_
     json_t *rest = json_pack(
         "{s:i, s:i, s:i, s:f, s:I, s:i, s:i, s:{s:i, s:i, s:i}, s:o, s:o, s:o, s:b, s:i, s:i, s:i, s:o, s:i, s:i, s:i, s:o, s:i}",
         "prefix_tokens", info->n_prefix, "tokens", info->tokens, "n_classes", info->n_classes, "eps", (double)info->eps, "parameters",
-        (json_int_t)info->n_parameters, "n_tensors", info->n_tensors, "n_unused", info->n_unknown, "dtypes", "F32",
-        info->n_by_dtype[RVIT_F32], "F16", info->n_by_dtype[RVIT_F16], "BF16", info->n_by_dtype[RVIT_BF16], "classes",
+        (json_int_t)files->n_parameters, "n_tensors", files->n_tensors, "n_unused", files->n_unknown, "dtypes", "F32",
+        files->n_by_dtype[RVIT_F32], "F16", files->n_by_dtype[RVIT_F16], "BF16", files->n_by_dtype[RVIT_BF16], "classes",
         classes ? json_text(classes) : json_null(), "refused", refusal[0] ? json_text(refusal) : json_null(), "tensors",
-        tensors_to_json(checkpoint), "distilled", info->distilled, "registers", info->n_registers, "predictors", info->n_predictors,
-        "files", info->n_files, "facts", facts_to_json(checkpoint), "image_height", info->image_height, "image_width", info->image_width,
-        "embedding_dim", info->embedding_dim, "preprocessing", preprocessing_to_json(info), "trained_size", info->trained_size);
+        tensors_to_json(checkpoint), "distilled", info->distilled, "registers", info->n_registers, "predictors", files->n_predictors,
+        "files", files->n_files, "facts", facts_to_json(checkpoint), "image_height", info->image_height, "image_width", info->image_width,
+        "embedding_dim", info->embedding_dim, "preprocessing", preprocessing_to_json(&known->recipe), "trained_size", files->trained_size);
     free(classes);
     json_object_update_new(object, rest);
     return object;
@@ -260,33 +260,37 @@ static rvit_status open_to_show(const struct options *options, rvit_checkpoint *
         desc.lenient = 1;
         status = rvit_checkpoint_open(options->model, &desc, out);
     }
-    if (status == RVIT_OK && rvit_checkpoint_obstacles(*out)[0])
-        snprintf(refusal, size, "%s", rvit_checkpoint_obstacles(*out));
+    if (status == RVIT_OK && rvit_checkpoint_unsupported(*out)[0])
+        snprintf(refusal, size, "%s", rvit_checkpoint_unsupported(*out));
     return status;
 }
 
 int run_inspect(const struct options *options)
 {
-    rvit_model_info info = RVIT_MODEL_INFO_INIT;
+    struct described known = {RVIT_MODEL_INFO_INIT, RVIT_CHECKPOINT_INFO_INIT, RVIT_IMAGE_RECIPE_INIT};
     rvit_checkpoint *checkpoint = NULL;
     char refusal[1024] = ""; /* why a run would fail */
     rvit_status status = open_to_show(options, &checkpoint, refusal, sizeof refusal);
     if (status == RVIT_OK)
-        status = rvit_checkpoint_get_info(checkpoint, &info);
+        status = rvit_checkpoint_get_model_info(checkpoint, &known.info);
+    if (status == RVIT_OK)
+        status = rvit_checkpoint_get_info(checkpoint, &known.files);
+    if (status == RVIT_OK)
+        status = rvit_checkpoint_get_recipe(checkpoint, &known.recipe);
     if (status != RVIT_OK) {
         const int code = complain_status(options->model, status);
         rvit_checkpoint_destroy(checkpoint);
         return code;
     }
     if (options->json) {
-        json_print_line(info_to_json(checkpoint, &info, options->model, refusal));
+        json_print_line(info_to_json(checkpoint, &known, options->model, refusal));
     } else {
         print_line("file          ", options->model);
-        print_info(checkpoint, &info);
-        if (info.patch_size > 0)
-            print_resize(checkpoint, &info);
-        print_facts(checkpoint, &info);
-        if (info.patch_size > 0)
+        print_info(checkpoint, &known.info, &known.files);
+        if (known.info.patch_size > 0)
+            print_resize(checkpoint, &known.recipe);
+        print_facts(checkpoint, &known.info);
+        if (known.info.patch_size > 0)
             print_tensors(checkpoint, true);
         if (options->tensors) {
             printf("\nall tensors, in the file's order:\n");

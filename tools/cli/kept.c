@@ -1,6 +1,7 @@
 #include "kept.h"
 
 #include <stdlib.h>
+#include "session_results.h"
 
 static int compare_rows(const void *a, const void *b)
 {
@@ -19,8 +20,8 @@ int32_t kept_patch(const rvit_model_info *model, int32_t columns, int32_t token)
 
 int32_t kept_rows(const rvit_session *session, int32_t stage, int32_t image, struct kept_row *out)
 {
-    const int32_t *cu_seqlens = rvit_session_cu_seqlens(session, stage), *kept = rvit_session_kept(session, stage, image);
-    const float *sizes = rvit_session_sizes(session, stage, image);
+    const int32_t *cu_seqlens = session_cu_seqlens(session, stage), *kept = session_kept(session, stage, image);
+    const float *sizes = session_sizes(session, stage, image);
     const int32_t n = cu_seqlens && kept ? cu_seqlens[image + 1] - cu_seqlens[image] : 0;
     for (int32_t i = 0; i < n; i++)
         out[i] = (struct kept_row){kept[i], sizes ? (int32_t)sizes[i] : 1};
@@ -32,7 +33,7 @@ static json_t *stages_to_json(const rvit_session *session, int32_t image, const 
 {
     struct kept_row *rows = allocate((size_t)model->tokens, sizeof *rows);
     json_t *stages = rows ? json_array() : NULL;
-    for (int32_t s = 0; stages && s < rvit_session_n_stages(session); s++) {
+    for (int32_t s = 0; stages && s < session_n_stages(session); s++) {
         json_t *list = json_array();
         const int32_t n = kept_rows(session, s, image, rows);
         int32_t n_patches = 0;
@@ -55,5 +56,5 @@ json_t *kept_to_json(const rvit_session *session, int32_t image, const rvit_mode
 
 json_t *kept_sizes_to_json(const rvit_session *session, int32_t image, const rvit_model_info *model, int32_t columns)
 {
-    return rvit_session_sizes(session, 0, image) ? stages_to_json(session, image, model, columns, true) : NULL;
+    return session_sizes(session, 0, image) ? stages_to_json(session, image, model, columns, true) : NULL;
 }

@@ -49,18 +49,18 @@ static int read_layers(struct quantize *self)
     int code = self->layers && self->inputs ? EXIT_OK : EXIT_FAULT;
     for (int32_t i = 0; i < n && code == EXIT_OK; i++) {
         struct quantize_layer *layer = &self->layers[self->n_layers];
-        const char *dtype;
-        const int64_t *shape;
+        rvit_tensor_info tensor = RVIT_TENSOR_INFO_INIT;
         if (!rvit_checkpoint_layer_of(self->checkpoint, i, &layer->block, &layer->layer))
             continue;
-        const rvit_status status = rvit_tensors_get(self->tensors, i, &layer->name, &dtype, NULL, &shape);
+        const rvit_status status = rvit_tensors_get(self->tensors, i, &tensor);
         if (status != RVIT_OK)
             return complain_status(self->options->model, status);
-        if (strcmp(dtype, "I8") == 0 || strcmp(dtype, "F8_E4M3") == 0)
-            return fail_with(EXIT_FILE, self->options->model, "tensor '%s' already has 8 bits (%s)", layer->name, dtype);
+        if (strcmp(tensor.dtype, "I8") == 0 || strcmp(tensor.dtype, "F8_E4M3") == 0)
+            return fail_with(EXIT_FILE, self->options->model, "tensor '%s' already has 8 bits (%s)", tensor.name, tensor.dtype);
+        layer->name = tensor.name;
         layer->tensor = i;
         self->n_layers++;
-        code = read_layer(self, layer, shape);
+        code = read_layer(self, layer, tensor.shape);
     }
     return code;
 }
@@ -86,7 +86,7 @@ static void skip_layers(struct quantize *self)
 static int quantize(struct quantize *self)
 {
     const struct options *options = self->options;
-    rvit_status status = rvit_checkpoint_get_info(self->checkpoint, &self->info);
+    rvit_status status = rvit_checkpoint_get_model_info(self->checkpoint, &self->info);
     if (status == RVIT_OK)
         status = rvit_tensors_open(options->model, NULL, &self->tensors);
     if (status != RVIT_OK)

@@ -61,15 +61,13 @@ static int add_batch(struct quantize *self, struct calibration *c, int32_t n)
 {
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
     run.n_images = n;
-    run.images = c->images;
+    run.input.data = c->images;
     rvit_status status = rvit_session_run(c->session, &run, NULL);
     for (int32_t i = 0; i < 4 * self->info.depth && status == RVIT_OK; i++) {
-        const void *rows;
-        rvit_dtype dtype;
-        int64_t n_rows;
-        status = rvit_session_trace(c->session, RVIT_TRACE_INPUT, i, &rows, &dtype, &n_rows);
+        rvit_result_view rows = RVIT_RESULT_VIEW_INIT;
+        status = rvit_session_get(c->session, RVIT_TRACE_INPUT, i, &rows);
         const int64_t columns = columns_of(self, i % 4);
-        if (status == RVIT_OK && !add_rows(&self->inputs[i], rows, n_rows, (columns + 7) / 8 * 8))
+        if (status == RVIT_OK && !add_rows(&self->inputs[i], rows.data, rows.rows, (columns + 7) / 8 * 8))
             return fail_with(EXIT_FILE, self->options->images, "an image produces values that are not finite in block %d", (int)(i / 4));
     }
     self->n_images += n;
@@ -83,7 +81,7 @@ static int open_all(struct quantize *self, struct calibration *c)
     int code = engine_open(options, options->backend, options->device, RVIT_TIER_AUTO, false, RVIT_PRECISION_F32, false, self->checkpoint,
                            &c->engine);
     if (code == EXIT_OK)
-        code = recipe_resolve(&options->recipe, options->given, self->checkpoint, &c->engine.model_info, options->model, &c->recipe);
+        code = recipe_resolve(&options->recipe, options->given, self->checkpoint, options->model, &c->recipe);
     if (code == EXIT_OK)
         code = inputs_open(options->paths, options->n_paths, &c->recipe, NULL, options->tiles, options->limit, &c->inputs);
     if (code == EXIT_OK && c->inputs.total == 0)

@@ -22,13 +22,12 @@ static json_t *ignored(const struct quantize *self)
 {
     json_t *list = json_array();
     for (int32_t i = 0; i < rvit_tensors_count(self->tensors); i++) {
-        const char *name;
-        int32_t rank;
-        if (rvit_tensors_get(self->tensors, i, &name, NULL, &rank, NULL) != RVIT_OK)
+        rvit_tensor_info tensor = RVIT_TENSOR_INFO_INIT;
+        if (rvit_tensors_get(self->tensors, i, &tensor) != RVIT_OK)
             continue;
-        const size_t length = strlen(name), end = strlen(".weight");
-        if (rank == 2 && length > end && strcmp(name + length - end, ".weight") == 0 && !layer_of(self, i))
-            json_array_append_new(list, json_stringn(name, length - end));
+        const size_t length = strlen(tensor.name), end = strlen(".weight");
+        if (tensor.rank == 2 && length > end && strcmp(tensor.name + length - end, ".weight") == 0 && !layer_of(self, i))
+            json_array_append_new(list, json_stringn(tensor.name, length - end));
     }
     return list;
 }
@@ -129,16 +128,15 @@ static json_t *header_of(const struct quantize *self, json_t *config)
     }
     for (int pass = 0; pass < 2; pass++)
         for (int32_t i = 0; i < rvit_tensors_count(self->tensors); i++) {
-            const char *of, *dtype;
-            int32_t rank;
-            const int64_t *shape;
+            rvit_tensor_info tensor = RVIT_TENSOR_INFO_INIT;
             const struct quantize_layer *layer = layer_of(self, i);
-            if ((layer != NULL) != pass || rvit_tensors_get(self->tensors, i, &of, &dtype, &rank, &shape) != RVIT_OK)
+            if ((layer != NULL) != pass || rvit_tensors_get(self->tensors, i, &tensor) != RVIT_OK)
                 continue;
             if (layer)
-                add_entry(header, of, self->dtype == RVIT_I8 ? "I8" : "F8_E4M3", shape, rank, layer->rows * layer->columns, &at);
+                add_entry(header, tensor.name, self->dtype == RVIT_I8 ? "I8" : "F8_E4M3", tensor.shape, tensor.rank,
+                          layer->rows * layer->columns, &at);
             else
-                add_entry(header, of, dtype, shape, rank, rvit_tensors_size(self->tensors, i), &at);
+                add_entry(header, tensor.name, tensor.dtype, tensor.shape, tensor.rank, tensor.size, &at);
         }
     return header;
 }
@@ -150,7 +148,11 @@ static int not_written(const struct output_file *file)
 
 static int copy_tensor(struct quantize *self, int32_t tensor, void *part)
 {
-    const int64_t size = rvit_tensors_size(self->tensors, tensor);
+    rvit_tensor_info info = RVIT_TENSOR_INFO_INIT;
+    const rvit_status found = rvit_tensors_get(self->tensors, tensor, &info);
+    if (found != RVIT_OK)
+        return complain_status(self->options->model, found);
+    const int64_t size = info.size;
     for (int64_t done = 0; done < size; done += PART) {
         const int64_t some = size - done < PART ? size - done : PART;
         const rvit_status status = rvit_tensors_read_bytes(self->tensors, tensor, done, some, part);

@@ -16,13 +16,14 @@ struct recipe_options {
 enum { RECIPE_MEAN = 1 << 19, RECIPE_DEVIATION = 1 << 20 };
 
 /* Completes the settings with those of the model. Prints a message and returns EXIT_FILE if they are missing or not supported. */
-int recipe_resolve(const struct recipe_options *given, int which, const rvit_checkpoint *checkpoint, const rvit_model_info *info,
-                   const char *model, struct preprocess *out);
+int recipe_resolve(const struct recipe_options *given, int which, const rvit_checkpoint *checkpoint, const char *model,
+                   struct preprocess *out);
 
 /* The source or the value of a property of the model, or "" if unknown. */
 const char *recipe_origin(const rvit_checkpoint *checkpoint, const char *fact);
 const char *recipe_value(const rvit_checkpoint *checkpoint, const char *fact);
-/* Resolves everything except mean and deviation. Returns false if the preparation is not supported. */
-bool recipe_geometry(const struct recipe_options *given, const rvit_model_info *info, struct preprocess *out);
+/* Resolves everything except mean and deviation, from the options and the recipe of the model. Returns false if the preparation is not
+   supported. */
+bool recipe_geometry(const struct recipe_options *given, const rvit_image_recipe *known, struct preprocess *out);
 
 #endif

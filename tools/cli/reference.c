@@ -60,18 +60,17 @@ static int refuse_shape(const struct reference *self, const char *name, const in
 
 static int open_images(struct reference *self, const rvit_model_info *model)
 {
-    const int64_t *shape;
-    const char *dtype;
-    int32_t rank;
+    rvit_tensor_info found = RVIT_TENSOR_INFO_INIT;
     char expected[96];
     self->images = rvit_tensors_find(self->tensors, "images");
-    if (self->images < 0 || rvit_tensors_get(self->tensors, self->images, NULL, &dtype, &rank, &shape) != RVIT_OK)
+    if (self->images < 0 || rvit_tensors_get(self->tensors, self->images, &found) != RVIT_OK)
         return fail_with(EXIT_FILE, self->path, "has no tensor 'images': it is not a dump of tools/reference/dump_reference.py");
-    if (strcmp(dtype, "F32") != 0)
-        return fail_with(EXIT_FILE, self->path, "tensor 'images' is of type %s, expected F32", dtype);
+    const int64_t *shape = found.shape;
+    if (strcmp(found.dtype, "F32") != 0)
+        return fail_with(EXIT_FILE, self->path, "tensor 'images' is of type %s, expected F32", found.dtype);
     snprintf(expected, sizeof expected, "[images, %d, %d, %d]", model->channels, model->image_height, model->image_width);
-    if (rank != 4 || shape[0] < 1 || shape[1] != model->channels || shape[2] != model->image_height || shape[3] != model->image_width)
-        return refuse_shape(self, "images", shape, rank, expected);
+    if (found.rank != 4 || shape[0] < 1 || shape[1] != model->channels || shape[2] != model->image_height || shape[3] != model->image_width)
+        return refuse_shape(self, "images", shape, found.rank, expected);
     self->n_images = shape[0];
     self->image_length = shape[1] * shape[2] * shape[3];
     return EXIT_OK;
@@ -80,16 +79,15 @@ static int open_images(struct reference *self, const rvit_model_info *model)
 static int open_output(struct reference *self, int output, const rvit_model_info *model)
 {
     struct reference_output *out = &self->outputs[output];
-    const int64_t *shape;
-    const char *dtype;
-    int32_t rank;
+    rvit_tensor_info found = RVIT_TENSOR_INFO_INIT;
     char expected[96];
     out->index = rvit_tensors_find(self->tensors, names[output]);
-    if (out->index < 0 || rvit_tensors_get(self->tensors, out->index, NULL, &dtype, &rank, &shape) != RVIT_OK)
+    if (out->index < 0 || rvit_tensors_get(self->tensors, out->index, &found) != RVIT_OK)
         return EXIT_OK;
-    if (strcmp(dtype, "F32") != 0)
-        return fail_with(EXIT_FILE, self->path, "tensor '%s' is of type %s, expected F32", names[output], dtype);
-    bool fits = rank == 2 && shape[0] == self->n_images;
+    const int64_t *shape = found.shape;
+    if (strcmp(found.dtype, "F32") != 0)
+        return fail_with(EXIT_FILE, self->path, "tensor '%s' is of type %s, expected F32", names[output], found.dtype);
+    bool fits = found.rank == 2 && shape[0] == self->n_images;
     if (output == REFERENCE_LOGITS) {
         fits = fits && shape[1] == model->n_classes;
         snprintf(expected, sizeof expected, model->n_classes ? "[%lld, %d]" : "none, since the model has no head",
@@ -99,12 +97,12 @@ static int open_output(struct reference *self, int output, const rvit_model_info
         fits = fits && shape[1] == width;
         snprintf(expected, sizeof expected, "[%lld, %d]", (long long)self->n_images, width);
     } else {
-        fits = rank == 3 && shape[0] == self->n_images && shape[1] == model->tokens && shape[2] == model->dim;
+        fits = found.rank == 3 && shape[0] == self->n_images && shape[1] == model->tokens && shape[2] == model->dim;
         snprintf(expected, sizeof expected, "[%lld, %d, %d]", (long long)self->n_images, model->tokens, model->dim);
     }
     if (!fits)
-        return refuse_shape(self, names[output], shape, rank, expected);
-    out->length = rank == 2 ? shape[1] : shape[1] * shape[2];
+        return refuse_shape(self, names[output], shape, found.rank, expected);
+    out->length = found.rank == 2 ? shape[1] : shape[1] * shape[2];
     return EXIT_OK;
 }
 

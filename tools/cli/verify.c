@@ -9,6 +9,7 @@
 #include "noise.h"
 #include "progress.h"
 #include "verify_parts.h"
+#include "session_results.h"
 
 #define NOISE_IMAGES 8
 #define DEFAULT_BATCH 32
@@ -82,17 +83,15 @@ static int64_t count_different(const struct selection *a, const struct selection
 static int compare_selections(struct verify *self, int32_t n_images)
 {
     for (int32_t s = 0; s < self->figures.n_stages; s++) {
-        const void *scores;
-        rvit_dtype dtype;
-        int64_t rows;
+        rvit_result_view scores = RVIT_RESULT_VIEW_INIT;
         struct selection a, b;
-        const rvit_status status = rvit_session_trace(self->run_b, RVIT_TRACE_SCORES, s, &scores, &dtype, &rows);
+        const rvit_status status = rvit_session_get(self->run_b, RVIT_TRACE_SCORES, s, &scores);
         if (status != RVIT_OK)
             return complain_status(self->b.name, status);
-        const int32_t *layout = rvit_session_cu_seqlens(self->run_b, s - 1);
-        int code = selector_run(&self->select_a, self->run_a, s, scores, layout, n_images, &a);
+        const int32_t *layout = session_cu_seqlens(self->run_b, s - 1);
+        int code = selector_run(&self->select_a, self->run_a, s, scores.data, layout, n_images, &a);
         if (code == EXIT_OK)
-            code = selector_run(&self->select_b, self->run_b, s, scores, layout, n_images, &b);
+            code = selector_run(&self->select_b, self->run_b, s, scores.data, layout, n_images, &b);
         if (code != EXIT_OK)
             return code;
         self->figures.stages[s].given_differ += count_different(&a, &b, layout, n_images);
@@ -106,7 +105,7 @@ static const float *values_of(const struct verify *self, const rvit_session *ses
 {
     const int32_t n = self->figures.n_values;
     if (self->figures.has_classes)
-        return rvit_session_logits(session);
+        return session_floats(session, RVIT_RESULT_LOGITS);
     for (int32_t i = 0; i < n_images; i++)
         memcpy(scratch + (int64_t)i * n, feature_cls(session, i, n), (size_t)n * sizeof *scratch);
     return scratch;
@@ -181,7 +180,7 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
     const struct options *options = self->options;
     int code = open_engines(self, checkpoint);
     if (code == EXIT_OK && options->n_paths)
-        code = recipe_resolve(&options->recipe, options->given, checkpoint, &self->a.model_info, options->model, &self->recipe);
+        code = recipe_resolve(&options->recipe, options->given, checkpoint, options->model, &self->recipe);
     if (code == EXIT_OK && options->n_paths)
         code = inputs_open(options->paths, options->n_paths, &self->recipe, NULL, options->tiles, options->limit, &self->inputs);
     if (code == EXIT_OK)
@@ -201,7 +200,7 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
     figures->n_values = figures->has_classes ? info->n_classes : info->dim;
     if (!options->batch) {
         rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-        desc.max_images = self->batch, desc.prune = self->prune.desc, desc.trace = 1, desc.outputs = outputs(self);
+        desc.max_images = self->batch, desc.prune = &self->prune.desc, desc.trace = 1, desc.outputs = outputs(self);
         engine_fit(&self->a, 1, &desc);
         engine_fit(&self->b, 1, &desc);
         self->batch = desc.max_images;
@@ -222,7 +221,7 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
         .equal = {1e-4, 4e-3, 3.2e-2, 2e-1, 5e-1},
         .mixed = {[RVIT_PRECISION_F16] = 2e-2, [RVIT_PRECISION_BF16] = 1.6e-1, [RVIT_PRECISION_INT8] = 3e-1, [RVIT_PRECISION_FP8] = 6e-1}};
     figures->tolerance = verify_by_dtype(self, &tolerances);
-    figures->n_stages = rvit_session_n_stages(self->run_a);
+    figures->n_stages = session_n_stages(self->run_a);
     figures->knows_rule = figures->n_stages > 0 && selector_knows(self->run_a);
     self->fused = figures->n_stages > 0 && rvit_session_get_select(self->run_a, 0, &select) == RVIT_OK && select.fuse_dim > 0;
     self->can_mask = can_mask(self);

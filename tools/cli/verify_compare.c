@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <raggedvit/experimental.h>
+#include "session_results.h"
 
 static int32_t top1(const float *logits, int32_t n_classes, double *out_margin)
 {
@@ -109,9 +110,9 @@ int32_t figures_add_kept(struct figures *self, const rvit_session *a, const rvit
 
 static const int32_t *kept_tokens(const rvit_session *session, int32_t stage, int32_t image, int32_t *out_n)
 {
-    const int32_t *cu_seqlens = rvit_session_cu_seqlens(session, stage);
+    const int32_t *cu_seqlens = session_cu_seqlens(session, stage);
     *out_n = cu_seqlens[image + 1] - cu_seqlens[image];
-    return rvit_session_kept(session, stage, image);
+    return session_kept(session, stage, image);
 }
 
 static double half_to_double(uint16_t half)
@@ -138,6 +139,8 @@ static double element(const void *data, rvit_dtype dtype, int64_t index)
         return (double)value;
     case RVIT_I8:
     case RVIT_E4M3:
+    case RVIT_I32:
+    case RVIT_U8:
         break; /* not a type of the residual stream */
     }
     return NAN;
@@ -146,20 +149,18 @@ static double element(const void *data, rvit_dtype dtype, int64_t index)
 rvit_status figures_add_blocks(struct figures *self, const rvit_session *a, const rvit_session *b, int32_t dim)
 {
     for (int32_t block = 0; block < self->n_blocks; block++) {
-        const void *data_a, *data_b;
-        rvit_dtype dtype_a, dtype_b;
-        int64_t rows_a, rows_b;
-        rvit_status status = rvit_session_trace(a, RVIT_TRACE_BLOCK, block, &data_a, &dtype_a, &rows_a);
+        rvit_result_view of_a = RVIT_RESULT_VIEW_INIT, of_b = RVIT_RESULT_VIEW_INIT;
+        rvit_status status = rvit_session_get(a, RVIT_TRACE_BLOCK, block, &of_a);
         if (status == RVIT_OK)
-            status = rvit_session_trace(b, RVIT_TRACE_BLOCK, block, &data_b, &dtype_b, &rows_b);
+            status = rvit_session_get(b, RVIT_TRACE_BLOCK, block, &of_b);
         if (status != RVIT_OK)
             return status;
-        if (rows_a != rows_b)
+        if (of_a.rows != of_b.rows)
             continue;
         double largest_difference = 0, largest = 1e-30;
-        for (int64_t i = 0; i < rows_a * dim; i++) {
-            const double value = element(data_b, dtype_b, i);
-            largest_difference = fmax(largest_difference, difference(element(data_a, dtype_a, i), value));
+        for (int64_t i = 0; i < of_a.rows * dim; i++) {
+            const double value = element(of_b.data, of_b.dtype, i);
+            largest_difference = fmax(largest_difference, difference(element(of_a.data, of_a.dtype, i), value));
             largest = fmax(largest, fabs(value));
         }
         self->blocks[block] = fmax(self->blocks[block], largest_difference / largest);
@@ -187,7 +188,7 @@ int64_t session_count_unlike(const rvit_session *session, int32_t stage, int32_t
 
 void session_masks(const rvit_session *session, int32_t n_images, int32_t tokens, uint8_t *out)
 {
-    const int32_t n_stages = rvit_session_n_stages(session);
+    const int32_t n_stages = session_n_stages(session);
     memset(out, 0, (size_t)n_stages * (size_t)n_images * (size_t)tokens);
     for (int32_t s = 0; s < n_stages; s++)
         for (int32_t i = 0; i < n_images; i++, out += tokens) {
@@ -203,7 +204,7 @@ int session_run(rvit_session *session, const struct engine *engine, const float 
 {
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
     run.n_images = n_images;
-    run.images = images;
+    run.input.data = images;
     run.keep = masks;
     const rvit_status status = rvit_session_run(session, &run, NULL);
     if (status == RVIT_OK)

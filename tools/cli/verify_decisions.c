@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include <raggedvit/experimental.h>
+#include "session_results.h"
 
 /* A stage of the batch. Its index is the number of stages for the anchors of hiprune. */
 struct judged_stage {
@@ -58,13 +59,11 @@ void decisions_close(struct verify *self)
         free(d->keep[i]);
 }
 
-static int trace(const rvit_session *session, rvit_trace what, int32_t stage, const float **out)
+static int trace(const rvit_session *session, rvit_result what, int32_t stage, const float **out)
 {
-    const void *data;
-    rvit_dtype dtype;
-    int64_t rows;
-    const rvit_status status = rvit_session_trace(session, what, stage, &data, &dtype, &rows);
-    *out = data;
+    rvit_result_view view = RVIT_RESULT_VIEW_INIT;
+    const rvit_status status = rvit_session_get(session, what, stage, &view);
+    *out = view.data;
     return status == RVIT_OK ? EXIT_OK : complain_status(NULL, status);
 }
 
@@ -76,7 +75,7 @@ static void mark_kept(const struct verify *self, const struct judged_stage *stag
     const rvit_session *sessions[2] = {stage->a, stage->b};
     int32_t n[2];
     for (int side = 0; side < 2; side++) {
-        const int32_t *before = stage->index > 0 ? rvit_session_kept(sessions[side], stage->index - 1, image) : NULL;
+        const int32_t *before = stage->index > 0 ? session_kept(sessions[side], stage->index - 1, image) : NULL;
         n[side] = kept_rows(sessions[side], stage->index, image, kept[side]);
         for (int32_t row = 0; row < rows->len; row++) {
             const int32_t token = before ? before[row] : row;
@@ -151,7 +150,7 @@ static int judge_scores(struct verify *self, struct judged_stage *stage, int32_t
                                       .prefix_competes = select.prefix_competes,
                                       .k_min = select.k_min,
                                       .n_samples = select.n_samples,
-                                      .counts = rvit_session_counts(stage->b, stage->index),
+                                      .counts = session_result(stage->b, RVIT_TRACE_COUNTS, stage->index).data,
                                       .threshold = (double)select.threshold,
                                       .mass = select.mass,
                                       .least = select.score == RVIT_SCORE_PREDICTOR ? 1 : 0};
@@ -167,7 +166,7 @@ static int judge_scores(struct verify *self, struct judged_stage *stage, int32_t
     stage->batch.keep_a = chosen_a.keep;
     stage->batch.keep_b = chosen_b.keep;
     /* Checks that the selection equals the decisions of the session. */
-    const uint8_t *decided = rvit_session_decided(stage->a, stage->index);
+    const uint8_t *decided = session_result(stage->a, RVIT_TRACE_DECISIONS, stage->index).data;
     for (int64_t row = 0; decided && row < stage->layout_a[n_images]; row++)
         self->figures.stages[stage->index].replay_differ += !decided[row] != !chosen_a.keep[row];
     judge_images(self, stage, n_images);
@@ -178,14 +177,14 @@ static int judge_scores(struct verify *self, struct judged_stage *stage, int32_t
 static int judge_anchors(struct verify *self, struct judged_stage *stage, int32_t n_images)
 {
     stage->index = self->figures.n_stages;
-    stage->batch.keep_a = rvit_session_decided(stage->a, stage->index);
-    stage->batch.keep_b = rvit_session_decided(stage->b, stage->index);
+    stage->batch.keep_a = session_result(stage->a, RVIT_TRACE_DECISIONS, stage->index).data;
+    stage->batch.keep_b = session_result(stage->b, RVIT_TRACE_DECISIONS, stage->index).data;
     if (!stage->batch.keep_a || !stage->batch.keep_b)
         return EXIT_OK;
     self->figures.anchors = true;
     stage->rule = (struct judge_rule){.mode = RVIT_SELECT_TOP_K, .n_prefix = self->a.model_info.n_prefix};
-    stage->layout_a = rvit_session_cu_seqlens(stage->a, -1);
-    stage->layout_b = rvit_session_cu_seqlens(stage->b, -1);
+    stage->layout_a = session_cu_seqlens(stage->a, -1);
+    stage->layout_b = session_cu_seqlens(stage->b, -1);
     int code = trace(stage->a, RVIT_TRACE_SCORES, stage->index, &stage->batch.scores_a);
     if (code == EXIT_OK)
         code = trace(stage->b, RVIT_TRACE_SCORES, stage->index, &stage->batch.scores_b);
@@ -213,8 +212,8 @@ int decisions_judge(struct verify *self, int32_t n_images, bool differs)
         code = judge_anchors(self, &anchors, n_images);
     for (int32_t s = 0; s < self->figures.n_stages && code == EXIT_OK; s++) {
         struct judged_stage stage = {.a = a, .b = self->run_b, .index = s};
-        stage.layout_a = rvit_session_cu_seqlens(a, s - 1);
-        stage.layout_b = rvit_session_cu_seqlens(self->run_b, s - 1);
+        stage.layout_a = session_cu_seqlens(a, s - 1);
+        stage.layout_b = session_cu_seqlens(self->run_b, s - 1);
         code = d->merges ? judge_metrics(self, &stage, n_images) : judge_scores(self, &stage, n_images);
     }
     return code;

@@ -7,6 +7,7 @@
 #include "progress.h"
 #include "reference.h"
 #include "verify_parts.h"
+#include "session_results.h"
 
 #define DEFAULT_BATCH 32
 
@@ -23,10 +24,9 @@ struct comparison {
 
 static const float *values_of(const struct comparison *self, int output)
 {
-    int32_t width;
-    return output == REFERENCE_LOGITS   ? rvit_session_logits(self->session)
-           : output == REFERENCE_POOLED ? rvit_session_pooled(self->session, &width)
-                                        : rvit_session_features(self->session);
+    return session_floats(self->session, output == REFERENCE_LOGITS   ? RVIT_RESULT_LOGITS
+                                         : output == REFERENCE_POOLED ? RVIT_RESULT_POOLED
+                                                                      : RVIT_RESULT_FEATURES);
 }
 
 static void add(struct reference_output *out, const float *values, const float *expected, int64_t n)
@@ -44,7 +44,7 @@ static int compare_batch(struct comparison *self, int64_t first, int32_t n)
 {
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
     run.n_images = n;
-    run.images = self->images;
+    run.input.data = self->images;
     int code = reference_images(&self->reference, first, n, self->images);
     if (code != EXIT_OK)
         return code;

@@ -3,10 +3,11 @@
 #include <string.h>
 
 #include <raggedvit/experimental.h>
+#include "session_results.h"
 
 bool selector_knows(const rvit_session *session)
 {
-    for (int32_t s = 0; s < rvit_session_n_stages(session); s++) {
+    for (int32_t s = 0; s < session_n_stages(session); s++) {
         rvit_select_args args = RVIT_SELECT_ARGS_INIT;
         if (rvit_session_get_select(session, s, &args) != RVIT_OK || args.mode == RVIT_SELECT_MASK)
             return false;
@@ -68,7 +69,7 @@ int selector_run(struct selector *self, const rvit_session *session, int32_t sta
     rvit_status status = rvit_session_get_select(session, stage, &args);
     if (status != RVIT_OK)
         return complain_status(NULL, status);
-    const int32_t *counts = rvit_session_counts(session, stage);
+    const int32_t *counts = session_result(session, RVIT_TRACE_COUNTS, stage).data;
     if (counts) {
         memcpy(rvit_buffer_host(self->counts), counts, ((size_t)args.max_len + 1) * sizeof *counts);
         args.counts.buffer = self->counts;

@@ -12,8 +12,10 @@
 
 static bool is_matrix(const rvit_tensors *file, int32_t index, const int64_t **out_shape)
 {
-    int32_t rank = 0;
-    return rvit_tensors_get(file, index, NULL, NULL, &rank, out_shape) == RVIT_OK && rank == 2;
+    rvit_tensor_info tensor = RVIT_TENSOR_INFO_INIT;
+    const bool found = rvit_tensors_get(file, index, &tensor) == RVIT_OK;
+    *out_shape = tensor.shape;
+    return found && tensor.rank == 2;
 }
 
 /* The index of the tensor with the embeddings: the named one, or the only one with two dimensions. Prints a message and returns -1 on
@@ -36,11 +38,11 @@ static int32_t find_texts(const struct options *options, const rvit_tensors *fil
     }
     if (n == 1 && is_matrix(file, found, out_shape))
         return found;
-    const char *first = "";
+    rvit_tensor_info first = RVIT_TENSOR_INFO_INIT;
     if (n == 0)
         complain(path, "has no tensor with two dimensions, [texts, width]");
-    else if (rvit_tensors_get(file, found, &first, NULL, NULL, NULL) == RVIT_OK)
-        complain(path, "has %d tensors with two dimensions, '%s' is the first; choose one with --text-tensor", n, first);
+    else if (rvit_tensors_get(file, found, &first) == RVIT_OK)
+        complain(path, "has %d tensors with two dimensions, '%s' is the first; choose one with --text-tensor", n, first.name);
     return -1;
 }
 
@@ -86,13 +88,12 @@ static int read_number(const char *name, const char *const paths[2], const rvit_
     *out_from = NULL;
     for (int i = 0; i < 2 && !*out_from; i++) {
         float value = 0;
-        int32_t rank = 0;
-        const int64_t *shape = NULL;
+        rvit_tensor_info tensor = RVIT_TENSOR_INFO_INIT;
         const int32_t index = rvit_tensors_find(files[i], name);
         if (index < 0)
             continue;
-        rvit_status status = rvit_tensors_get(files[i], index, NULL, NULL, &rank, &shape);
-        if (status == RVIT_OK && rank <= 1 && (rank == 0 || shape[0] == 1)) {
+        rvit_status status = rvit_tensors_get(files[i], index, &tensor);
+        if (status == RVIT_OK && tensor.rank <= 1 && (tensor.rank == 0 || tensor.shape[0] == 1)) {
             status = rvit_tensors_read(files[i], index, 0, 1, &value);
             if (status != RVIT_OK)
                 return complain_status(paths[i], status);

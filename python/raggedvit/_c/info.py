@@ -141,7 +141,7 @@ class PolicyInfo:
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """A model's geometry. include/raggedvit/session.h documents the fields under rvit_model_info."""
+    """A model's geometry, and facts of its files. include/raggedvit/model.h documents the fields."""
 
     architecture: str
     family: str
@@ -179,8 +179,13 @@ class ModelInfo:
         return self.channels, self.image_height, self.image_width
 
     @classmethod
-    def of(cls, info: Any) -> ModelInfo:
-        values = {field: getattr(info, field) for field in cls.__dataclass_fields__}
+    def of(cls, info: Any, files: Any, recipe: Any) -> ModelInfo:
+        """Joins a rvit_model_info, a rvit_checkpoint_info and a rvit_image_recipe."""
+        structs = (info, files, recipe)
+        values = {
+            field: getattr(next(struct for struct in structs if hasattr(struct, field)), field)
+            for field in cls.__dataclass_fields__
+        }
         values["architecture"], values["family"] = info.architecture.decode(), info.family.decode()
         values["distilled"] = bool(info.distilled)
         return cls(**values)

@@ -468,7 +468,7 @@ class rvit_image(Struct):  # 80 bytes
     ]
 
 
-class rvit_image_recipe(Struct):  # 80 bytes
+class rvit_image_recipe(Struct):  # 112 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("fit", c_int),  # 8
@@ -481,7 +481,13 @@ class rvit_image_recipe(Struct):  # 80 bytes
         ("mean", array(c_float, 3)),  # 36
         ("std", array(c_float, 3)),  # 48
         ("fill", array(c_int32, 3)),  # 60
-        ("max_patches", c_int32),  # 72
+        ("patch_size", c_int32),  # 72
+        ("merge", c_int32),  # 76
+        ("max_patches", c_int32),  # 80
+        ("min_pixels", c_int64),  # 88
+        ("max_pixels", c_int64),  # 96
+        ("processor_height", c_int32),  # 104
+        ("processor_width", c_int32),  # 108
     ]
 
 
@@ -698,23 +704,21 @@ class rvit_pixelprune_args(Struct):  # 184 bytes
     ]
 
 
-class rvit_prune_desc(Struct):  # 384 bytes
+class rvit_prune_desc(Struct):  # 336 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("type", c_int),  # 8
-        ("keep", c_double),  # 16
-        ("n_blocks", c_int32),  # 24
-        ("blocks", array(c_int32, 64)),  # 28
-        ("threshold", c_double),  # 288
-        ("mass", c_double),  # 296
-        ("n_samples", c_int32),  # 304
+        ("n_blocks", c_int32),  # 12
+        ("blocks", array(c_int32, 64)),  # 16
+        ("keep", c_double),  # 272
+        ("threshold", c_double),  # 280
+        ("mass", c_double),  # 288
+        ("alpha", c_double),  # 296
+        ("object_block", c_int32),  # 304
         ("merges", c_int32),  # 308
-        ("seed", c_uint64),  # 312
-        ("alpha", c_double),  # 320
-        ("object_block", c_int32),  # 328
-        ("reserved_int", c_int32),  # 332
-        ("tau", c_double),  # 336
-        ("reserved", array(c_int64, 5)),  # 344
+        ("n_samples", c_int32),  # 312
+        ("seed", c_uint64),  # 320
+        ("tau", c_double),  # 328
     ]
 
 
@@ -740,6 +744,18 @@ class rvit_prune_info(Struct):  # 128 bytes
     ]
 
 
+class rvit_tensor_info(Struct):  # 48 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("name", c_char_p),  # 8
+        ("dtype", c_char_p),  # 16
+        ("shape", c_void_p),  # 24
+        ("size", c_int64),  # 32
+        ("rank", c_int32),  # 40
+        ("used", c_int32),  # 44
+    ]
+
+
 class rvit_precision_choice(Struct):  # 280 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
@@ -750,64 +766,56 @@ class rvit_precision_choice(Struct):  # 280 bytes
     ]
 
 
-class rvit_model_info(Struct):  # 368 bytes
+class rvit_model_info(Struct):  # 240 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("architecture", c_char * 64),  # 8
         ("family", c_char * 32),  # 72
         ("image_size", c_int32),  # 104
-        ("patch_size", c_int32),  # 108
-        ("channels", c_int32),  # 112
-        ("dim", c_int32),  # 116
-        ("n_heads", c_int32),  # 120
-        ("head_dim", c_int32),  # 124
-        ("depth", c_int32),  # 128
-        ("mlp_dim", c_int32),  # 132
-        ("n_prefix", c_int32),  # 136
-        ("tokens", c_int32),  # 140
-        ("n_classes", c_int32),  # 144
-        ("eps", c_float),  # 148
-        ("n_parameters", c_int64),  # 152
-        ("n_tensors", c_int32),  # 160
-        ("n_unknown", c_int32),  # 164
-        ("n_by_dtype", array(c_int32, 3)),  # 168
-        ("distilled", c_int32),  # 180
-        ("n_registers", c_int32),  # 184
-        ("n_predictors", c_int32),  # 188
-        ("n_files", c_int32),  # 192
-        ("trained_size", c_int32),  # 196
-        ("weights_size", c_int64),  # 200
-        ("activation", c_int),  # 208
-        ("gated", c_int32),  # 212
-        ("rms_norm", c_int32),  # 216
-        ("norm_pre", c_int32),  # 220
-        ("final_norm", c_int32),  # 224
-        ("pooling", c_int),  # 228
-        ("position", c_int),  # 232
-        ("resample", c_int),  # 236
-        ("image_height", c_int32),  # 240
-        ("image_width", c_int32),  # 244
-        ("mean", array(c_float, 3)),  # 248
-        ("std", array(c_float, 3)),  # 260
-        ("filter", c_int),  # 272
-        ("fit", c_int),  # 276
-        ("crop", c_float),  # 280
-        ("embedding_dim", c_int32),  # 284
-        ("processor", c_int),  # 288
-        ("resize_height", c_int32),  # 292
-        ("resize_width", c_int32),  # 296
-        ("fill", array(c_int32, 3)),  # 300
-        ("processor_height", c_int32),  # 312
-        ("processor_width", c_int32),  # 316
-        ("max_patches", c_int32),  # 320
-        ("merge", c_int32),  # 324
-        ("merged_dim", c_int32),  # 328
-        ("n_deepstack", c_int32),  # 332
-        ("window", c_int32),  # 336
-        ("patch_frames", c_int32),  # 340
-        ("min_pixels", c_int64),  # 344
-        ("max_pixels", c_int64),  # 352
-        ("quantization", c_int32),  # 360
+        ("image_height", c_int32),  # 108
+        ("image_width", c_int32),  # 112
+        ("patch_size", c_int32),  # 116
+        ("channels", c_int32),  # 120
+        ("dim", c_int32),  # 124
+        ("n_heads", c_int32),  # 128
+        ("head_dim", c_int32),  # 132
+        ("depth", c_int32),  # 136
+        ("mlp_dim", c_int32),  # 140
+        ("n_prefix", c_int32),  # 144
+        ("n_registers", c_int32),  # 148
+        ("tokens", c_int32),  # 152
+        ("n_classes", c_int32),  # 156
+        ("distilled", c_int32),  # 160
+        ("embedding_dim", c_int32),  # 164
+        ("eps", c_float),  # 168
+        ("activation", c_int),  # 172
+        ("gated", c_int32),  # 176
+        ("rms_norm", c_int32),  # 180
+        ("norm_pre", c_int32),  # 184
+        ("final_norm", c_int32),  # 188
+        ("pooling", c_int),  # 192
+        ("position", c_int),  # 196
+        ("resample", c_int),  # 200
+        ("merge", c_int32),  # 204
+        ("merged_dim", c_int32),  # 208
+        ("n_deepstack", c_int32),  # 212
+        ("window", c_int32),  # 216
+        ("patch_frames", c_int32),  # 220
+        ("quantization", c_int),  # 224
+        ("weights_size", c_int64),  # 232
+    ]
+
+
+class rvit_checkpoint_info(Struct):  # 48 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("n_parameters", c_int64),  # 8
+        ("n_tensors", c_int32),  # 16
+        ("n_unknown", c_int32),  # 20
+        ("n_by_dtype", array(c_int32, 3)),  # 24
+        ("n_files", c_int32),  # 36
+        ("n_predictors", c_int32),  # 40
+        ("trained_size", c_int32),  # 44
     ]
 
 
@@ -848,30 +856,29 @@ class rvit_model_desc(Struct):  # 16 bytes
     ]
 
 
-class rvit_session_desc(Struct):  # 552 bytes
+class rvit_session_desc(Struct):  # 160 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("max_images", c_int32),  # 8
-        ("prune", rvit_prune_desc),  # 16
-        ("trace", c_int32),  # 400
-        ("outputs", c_int32),  # 404
-        ("fixed_batch", c_int32),  # 408
-        ("dense_fallback", c_int32),  # 412
-        ("stream", c_void_p),  # 416
-        ("images", rvit_view),  # 424
-        ("logits", rvit_view),  # 440
-        ("run_views", c_int32),  # 456
-        ("features_block", c_int32),  # 460
-        ("received_block", c_int32),  # 464
-        ("native", c_int32),  # 468
-        ("max_tokens", c_int32),  # 472
-        ("max_len", c_int32),  # 476
-        ("max_picture_bytes", c_int64),  # 480
-        ("recipe", c_void_p),  # 488
-        ("pixels", rvit_view),  # 496
-        ("pixels_size", c_int64),  # 512
-        ("merged", rvit_view),  # 520
-        ("deepstack", rvit_view),  # 536
+        ("features_block", c_int32),  # 12
+        ("received_block", c_int32),  # 16
+        ("outputs", c_int32),  # 20
+        ("prune", c_void_p),  # 24
+        ("stream", c_void_p),  # 32
+        ("input", c_int),  # 40
+        ("input_memory", c_int),  # 44
+        ("input_view", rvit_view),  # 48
+        ("input_bytes", c_int64),  # 64
+        ("recipe", c_void_p),  # 72
+        ("variable_resolution", c_int32),  # 80
+        ("max_len", c_int32),  # 84
+        ("max_tokens", c_int32),  # 88
+        ("fixed_batch", c_int32),  # 92
+        ("dense_fallback", c_int32),  # 96
+        ("logits", rvit_view),  # 104
+        ("merged", rvit_view),  # 120
+        ("deepstack", rvit_view),  # 136
+        ("trace", c_int32),  # 152
     ]
 
 
@@ -896,17 +903,33 @@ class rvit_session_info(Struct):  # 32 bytes
     ]
 
 
-class rvit_run_args(Struct):  # 88 bytes
+class rvit_input(Struct):  # 40 bytes
+    _fields_ = [
+        ("kind", c_int),  # 0
+        ("data", c_void_p),  # 8
+        ("grids", c_void_p),  # 16
+        ("view", rvit_view),  # 24
+    ]
+
+
+class rvit_run_args(Struct):  # 80 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("n_images", c_int32),  # 8
-        ("images", c_void_p),  # 16
-        ("keep", c_void_p),  # 24
-        ("device_images", rvit_view),  # 32
-        ("device_logits", rvit_view),  # 48
-        ("grids", c_void_p),  # 64
-        ("patches", c_void_p),  # 72
-        ("pictures", c_void_p),  # 80
+        ("input", rvit_input),  # 16
+        ("keep", c_void_p),  # 56
+        ("logits", rvit_view),  # 64
+    ]
+
+
+class rvit_result_view(Struct):  # 40 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("data", c_void_p),  # 8
+        ("dtype", c_int),  # 16
+        ("width", c_int32),  # 20
+        ("rows", c_int64),  # 24
+        ("stage", c_int32),  # 32
     ]
 
 
@@ -969,15 +992,19 @@ TYPES: dict[str, Any] = {
     "rvit_pixelprune_args": rvit_pixelprune_args,
     "rvit_prune_desc": rvit_prune_desc,
     "rvit_prune_info": rvit_prune_info,
+    "rvit_tensor_info": rvit_tensor_info,
     "rvit_precision_choice": rvit_precision_choice,
     "rvit_model_info": rvit_model_info,
+    "rvit_checkpoint_info": rvit_checkpoint_info,
     "rvit_checkpoint_desc": rvit_checkpoint_desc,
     "rvit_tensor_desc": rvit_tensor_desc,
     "rvit_model_desc": rvit_model_desc,
     "rvit_session_desc": rvit_session_desc,
     "rvit_memory_info": rvit_memory_info,
     "rvit_session_info": rvit_session_info,
+    "rvit_input": rvit_input,
     "rvit_run_args": rvit_run_args,
+    "rvit_result_view": rvit_result_view,
     "rvit_vulkan_device_desc": rvit_vulkan_device_desc,
 }
 
@@ -1090,18 +1117,24 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "keep": -1.0,
         "threshold": -1.0,
         "mass": -1.0,
-        "merges": -1,
         "alpha": -1.0,
         "object_block": -1,
+        "merges": -1,
     },
     "rvit_prune_info": {
         "struct_size": sizeof(rvit_prune_info),
+    },
+    "rvit_tensor_info": {
+        "struct_size": sizeof(rvit_tensor_info),
     },
     "rvit_precision_choice": {
         "struct_size": sizeof(rvit_precision_choice),
     },
     "rvit_model_info": {
         "struct_size": sizeof(rvit_model_info),
+    },
+    "rvit_checkpoint_info": {
+        "struct_size": sizeof(rvit_checkpoint_info),
     },
     "rvit_checkpoint_desc": {
         "struct_size": sizeof(rvit_checkpoint_desc),
@@ -1115,7 +1148,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "rvit_session_desc": {
         "struct_size": sizeof(rvit_session_desc),
         "max_images": 1,
-        "prune": {"struct_size": sizeof(rvit_prune_desc), "keep": -1.0, "threshold": -1.0, "mass": -1.0, "merges": -1, "alpha": -1.0, "object_block": -1},
         "features_block": -1,
         "received_block": -1,
     },
@@ -1127,6 +1159,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "rvit_run_args": {
         "struct_size": sizeof(rvit_run_args),
+    },
+    "rvit_result_view": {
+        "struct_size": sizeof(rvit_result_view),
     },
     "rvit_vulkan_device_desc": {
         "struct_size": sizeof(rvit_vulkan_device_desc),
@@ -1199,8 +1234,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_images_table_size": (c_int64, [c_int32], False),
     "rvit_patchify": (c_int, [c_void_p, c_void_p], True),
     "rvit_preprocess": (c_int, [c_void_p, c_void_p], True),
-    "rvit_naflex_grid": (c_int, [c_int32, c_int32, c_int32, c_int32, c_void_p], True),
-    "rvit_qwen_grid": (c_int, [c_int32, c_int32, c_int32, c_int32, c_int64, c_int64, c_void_p], True),
+    "rvit_image_recipe_grid": (c_int, [c_void_p, c_int32, c_int32, c_void_p], True),
     "rvit_select": (c_int, [c_void_p, c_void_p], True),
     "rvit_regroup": (c_int, [c_void_p, c_void_p], True),
     "rvit_mean": (c_int, [c_void_p, c_void_p], True),
@@ -1214,18 +1248,18 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_tensors_destroy": (None, [c_void_p], False),
     "rvit_tensors_count": (c_int32, [c_void_p], False),
     "rvit_tensors_find": (c_int32, [c_void_p, c_char_p], False),
-    "rvit_tensors_get": (c_int, [c_void_p, c_int32, c_void_p, c_void_p, c_void_p, c_void_p], True),
+    "rvit_tensors_get": (c_int, [c_void_p, c_int32, c_void_p], True),
     "rvit_tensors_read": (c_int, [c_void_p, c_int32, c_int64, c_int64, c_void_p], True),
     "rvit_tensors_read_bytes": (c_int, [c_void_p, c_int32, c_int64, c_int64, c_void_p], True),
-    "rvit_tensors_size": (c_int64, [c_void_p, c_int32], False),
-    "rvit_image_recipe_of_model": (c_int, [c_void_p, c_void_p], True),
     "rvit_checkpoint_open": (c_int, [c_char_p, c_void_p, c_void_p], True),
     "rvit_checkpoint_from_tensors": (c_int, [c_void_p, c_int32, c_void_p, c_void_p], True),
     "rvit_checkpoint_destroy": (None, [c_void_p], False),
     "rvit_checkpoint_get_info": (c_int, [c_void_p, c_void_p], True),
-    "rvit_checkpoint_tensor": (c_int, [c_void_p, c_int32, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p], True),
+    "rvit_checkpoint_get_model_info": (c_int, [c_void_p, c_void_p], True),
+    "rvit_checkpoint_get_recipe": (c_int, [c_void_p, c_void_p], True),
+    "rvit_checkpoint_tensors": (c_void_p, [c_void_p], False),
     "rvit_checkpoint_fact": (c_int, [c_void_p, c_int32, c_void_p, c_void_p, c_void_p], True),
-    "rvit_checkpoint_obstacles": (c_char_p, [c_void_p], False),
+    "rvit_checkpoint_unsupported": (c_char_p, [c_void_p], False),
     "rvit_checkpoint_metadata": (c_char_p, [c_void_p, c_char_p], False),
     "rvit_checkpoint_class_name": (c_char_p, [c_void_p, c_int32], False),
     "rvit_model_create": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p], True),
@@ -1233,6 +1267,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_precision_choose": (c_int, [c_void_p, c_void_p, c_int, c_void_p], True),
     "rvit_model_update": (c_int, [c_void_p, c_void_p], True),
     "rvit_model_get_info": (c_int, [c_void_p, c_void_p], True),
+    "rvit_model_get_recipe": (c_int, [c_void_p, c_void_p], True),
     "rvit_session_memory": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_session_create": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_session_destroy": (None, [c_void_p], False),
@@ -1241,23 +1276,10 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_session_wait": (c_int, [c_void_p], True),
     "rvit_session_image_status": (c_int, [c_void_p, c_int32], True),
     "rvit_session_run": (c_int, [c_void_p, c_void_p, c_void_p], True),
-    "rvit_session_input": (c_void_p, [c_void_p], False),
-    "rvit_session_picture_memory": (c_void_p, [c_void_p, c_void_p], False),
-    "rvit_session_logits": (c_void_p, [c_void_p], False),
-    "rvit_session_n_stages": (c_int32, [c_void_p], False),
-    "rvit_session_cu_seqlens": (c_void_p, [c_void_p, c_int32], False),
-    "rvit_session_kept": (c_void_p, [c_void_p, c_int32, c_int32], False),
-    "rvit_session_sizes": (c_void_p, [c_void_p, c_int32, c_int32], False),
-    "rvit_session_mask": (c_int, [c_void_p, c_int32, c_int32, c_void_p], True),
-    "rvit_session_features": (c_void_p, [c_void_p], False),
-    "rvit_session_grid": (c_int, [c_void_p, c_int32, c_float, c_void_p], True),
-    "rvit_session_cls_attention": (c_void_p, [c_void_p, c_void_p], False),
-    "rvit_session_pooled": (c_void_p, [c_void_p, c_void_p], False),
-    "rvit_session_projected": (c_void_p, [c_void_p], False),
-    "rvit_session_block_features": (c_void_p, [c_void_p, c_void_p], False),
-    "rvit_session_received_attention": (c_void_p, [c_void_p, c_void_p], False),
-    "rvit_session_merged": (c_void_p, [c_void_p], False),
-    "rvit_session_deepstack": (c_void_p, [c_void_p, c_int32, c_void_p], False),
+    "rvit_session_input_memory": (c_void_p, [c_void_p, c_void_p], False),
+    "rvit_session_get": (c_int, [c_void_p, c_int, c_int32, c_void_p], True),
+    "rvit_session_keep_mask": (c_int, [c_void_p, c_int32, c_int32, c_void_p], True),
+    "rvit_session_feature_grid": (c_int, [c_void_p, c_int32, c_float, c_void_p], True),
     "rvit_session_get_stats": (c_int, [c_void_p, c_void_p], True),
     "rvit_cuda_device_create": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_cuda_device_context": (c_int, [c_void_p, c_void_p], True),

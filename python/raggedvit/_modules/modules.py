@@ -256,7 +256,7 @@ def checkpoint(lib: Library, module: Any, facts: Facts) -> Handle:
     except RaggedVitError as error:
         raise RaggedVitError(error.status, f"module: {error}") from None
     info = new("rvit_model_info")
-    lib.rvit_checkpoint_get_info(made, ctypes.byref(info))
+    lib.rvit_checkpoint_get_model_info(made, ctypes.byref(info))
     for field in ("image_height", "image_width", "n_prefix", "n_heads", "depth", "n_classes", "distilled"):
         if getattr(info, field) != getattr(facts, field):
             raise unsupported(

@@ -143,9 +143,10 @@ def _metadata(module: Any, facts: Facts, processor: Any) -> dict[str, str]:
 
 
 def _facts_of(lib: Library, checkpoint: Handle) -> dict[str, Any]:
-    info = new("rvit_model_info")
-    lib.rvit_checkpoint_get_info(checkpoint, ctypes.byref(info))
-    return {name: getattr(info, name) for name in SAME}
+    info, files = new("rvit_model_info"), new("rvit_checkpoint_info")
+    lib.rvit_checkpoint_get_model_info(checkpoint, ctypes.byref(info))
+    lib.rvit_checkpoint_get_info(checkpoint, ctypes.byref(files))
+    return {name: getattr(info if hasattr(info, name) else files, name) for name in SAME}
 
 
 def _write(path: str, tensors: dict[str, Any], metadata: dict[str, str], mode: int | None) -> None:

@@ -25,7 +25,7 @@ from .outputs import LOGITS, Outputs
 from .pipeline import HOST_HELPS, Pipeline
 from .policy import Policy
 from .prepared import Prepared, as_float32, converted, elsewhere, host_tensor, host_view, misfit, untraced
-from .result import Result, as_tensors, joined, noted, of_session
+from .result import Result, as_tensors, copy_logits, joined, noted, of_session, stages_of
 from .sessions import Session, Sessions
 from .staging import MOST_SIDE, Shapes, Spec, room_of
 from .staging import named as numbered
@@ -91,10 +91,13 @@ class ModelBase:
         #: The type that the model computes in; where "auto" has chosen it, dtype_reason says why.
         self.dtype: str = name_of(PRECISIONS, chosen.precision)
         self.dtype_reason: str = chosen.reason.decode(errors="replace")
-        info, device_info = new("rvit_model_info"), new("rvit_device_info")
+        info, files = new("rvit_model_info"), new("rvit_checkpoint_info")
+        recipe, device_info = new("rvit_image_recipe"), new("rvit_device_info")
         lib.rvit_model_get_info(handle, ctypes.byref(info))
+        lib.rvit_checkpoint_get_info(checkpoint, ctypes.byref(files))
+        lib.rvit_model_get_recipe(handle, ctypes.byref(recipe))
         lib.rvit_device_get_info(self._device, ctypes.byref(device_info))
-        self.info: ModelInfo = ModelInfo.of(info)
+        self.info: ModelInfo = ModelInfo.of(info, files, recipe)
         self.device: DeviceInfo = DeviceInfo.of(device_info)
         #: PyTorch's index of the CUDA device; -1 for other devices.
         self.cuda_index: int = self.device.index if self.device.backend == "cuda" else -1
@@ -128,9 +131,9 @@ class ModelBase:
                 raise RaggedVitError(
                     Status.UNSUPPORTED, f"the model takes images of {self.info.channels} channels; raw images are RGB"
                 )
-            info = new("rvit_model_info")
-            self._lib.rvit_model_get_info(self._handle, ctypes.byref(info))
-            self._recipe = Recipe.of(info)
+            recipe = new("rvit_image_recipe")
+            self._lib.rvit_model_get_recipe(self._handle, ctypes.byref(recipe))
+            self._recipe = Recipe.of(recipe)
         return self._recipe
 
     @recipe.setter
@@ -203,7 +206,7 @@ class ModelBase:
     def _check_policy(self, policy: Policy) -> None:
         """Raises what creating a session with this policy would raise."""
         desc, memory = new("rvit_session_desc"), new("rvit_memory_info")
-        policy._fill(self._lib, desc.prune)
+        policy._fill(self._lib, desc)
         self._lib.rvit_session_memory(self._handle, ctypes.byref(desc), ctypes.byref(memory))
 
     def _mask(self, mask: Any, policy: Policy, session: Session, n_images: int) -> Any:
@@ -216,7 +219,7 @@ class ModelBase:
             raise invalid("the policy is 'mask', which is not supported with images at their own shape")
         if mask is None:
             raise invalid(f"the policy is 'mask', but there is no mask; expected [{n_images}, {self.info.tokens}]")
-        stages = self._lib.rvit_session_n_stages(session.handle)
+        stages = stages_of(self._lib, session.handle)
         mask = host_array("mask", mask.cpu() if is_torch(mask) else mask)
         wanted = (stages, n_images, self.info.tokens)
         if mask.shape != wanted and (stages != 1 or mask.shape != wanted[1:]):
@@ -259,7 +262,8 @@ class ModelBase:
         session = self._sessions.get(policy, n, outputs)
         with session.lock:
             run, masked = session.run, self._mask(mask, policy, session, n)
-            run.n_images, run.images, run.keep = n, images.ctypes.data, None if masked is None else masked.ctypes.data
+            run.n_images, run.input.data = n, images.ctypes.data
+            run.keep = None if masked is None else masked.ctypes.data
             logits = np.empty((n, self.info.n_classes), np.float32) if self.info.n_classes else None
             self._run(session.handle, session.pointer, n, logits, failures)
             return of_session(self._lib, self.info, session.handle, logits, n, outputs, failed=failures)
@@ -331,8 +335,8 @@ class ModelBase:
             if failures is None:
                 raise
             add(failures, {image: numbered(one, 0) for image, one in of_run(self._lib, session, n, error).items()})
-            if logits is not None and logits.nbytes:
-                ctypes.memmove(logits.ctypes.data, self._lib.rvit_session_logits(session), logits.nbytes)
+            if logits is not None:
+                copy_logits(self._lib, session, logits)
 
     def _of_map(self, session: Session | None, logits: np.ndarray, batch: Any, failures: Failures) -> Result[Any]:
         """Returns the Result of a batch of Prepared.map that ran, or was refused as a whole."""
@@ -343,12 +347,13 @@ class ModelBase:
 
     def _point(self, session: Session, images: Any, logits: Any) -> None:
         """Makes the next run of a session read and write these tensors."""
-        for name, tensor in (("images", images), ("logits", logits)):
+        run = session.run
+        for name, tensor, view in (("images", images, run.input.view), ("logits", logits, run.logits)):
             if tensor is None or not tensor.numel():
                 continue
             if getattr(session, name) is None:
                 setattr(session, name, self._wrapped(tensor))
-            getattr(session.run, f"device_{name}").buffer = getattr(session, name).pointer
+            view.buffer = getattr(session, name).pointer
             self._lib.rvit_buffer_set(getattr(session, name), tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
     @contextlib.contextmanager

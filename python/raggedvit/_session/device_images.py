@@ -225,7 +225,8 @@ class DeviceBatch:
             table, starts = session.staging.plan_on_device(lib, model.info, self.spec, self.shapes, session.pixels)
             masked = model._mask(mask, policy, session, n)
             run = session.run
-            run.n_images, run.pictures, run.keep = n, table.ctypes.data, None if masked is None else masked.ctypes.data
+            run.n_images, run.input.data = n, table.ctypes.data
+            run.keep = None if masked is None else masked.ctypes.data
             logits = np.empty((n, model.info.n_classes), np.float32) if model.info.n_classes else None
             try:
                 self.copy(session.pixels, starts)

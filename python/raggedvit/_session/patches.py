@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from .._arrays.arrays import host_array, is_torch, refuse_shared
 from .._c import checks
+from .._c.constants import CONSTANTS
 from .._c.errors import RaggedVitError, Status, invalid
 from .._c.layouts import new
 from .._c.process import renews
@@ -53,13 +54,14 @@ class VariableResolution:
         most, optional, integer = checks.INT32_MAX, checks.optional, checks.integer
         desc = new(
             "rvit_session_desc",
-            native=1,
+            variable_resolution=1,
+            input=CONSTANTS["RVIT_INPUT_PATCHES"],
             max_images=integer("max_images", max_images, 1, 1 << 20),
             max_tokens=optional(integer, "max_tokens", max_tokens, 1, most) or 0,
             max_len=optional(integer, "max_len", max_len, 1, most) or 0,
         )
         wanted_outputs.fill(desc)
-        policy._fill(model._lib, desc.prune)
+        policy._fill(model._lib, desc)
         self._model, self._outputs = model, wanted_outputs
         self._forked()
         renews(self)
@@ -68,8 +70,9 @@ class VariableResolution:
         self._device = _DeviceRows(model, wanted_outputs, desc, self._capacity, self._width) if on_device else None
         keeps = (model._handle, *(self._device.handles if self._device else ()))
         self._session = model._lib.own("session", model._handle, ctypes.byref(desc), keeps=keeps)
-        self._input: Any = None if on_device else model._lib.rvit_session_input(self._session)
+        self._input: Any = None if on_device else model._lib.rvit_session_input_memory(self._session, None)
         self._run = new("rvit_run_args")
+        self._run.input.kind = desc.input
         model._others.add(self)
 
     def _forked(self) -> None:
@@ -127,7 +130,7 @@ class VariableResolution:
         merged = _MergedRows(self._outputs, info.n_deepstack, info.merged_dim, out, deepstack_out, self._device)
         logits = np.empty((n, info.n_classes), np.float32) if info.n_classes else None
         with self.lock:
-            self._run.n_images, self._run.grids = n, bounds.ctypes.data
+            self._run.n_images, self._run.input.grids = n, bounds.ctypes.data
             if self._device:
                 self._device.take(values)
             elif len(values) <= self._capacity:  # else the library names the image that does not fit
@@ -223,11 +226,11 @@ class _DeviceRows:
         self.done = torch.cuda.Event()  # recorded behind the copies of the last call's rows
         self.stream = model._stream(self._current())
         self.handles = [self.stream]
-        for field, tensor in (("images", self.patches), ("merged", self.merged), ("deepstack", self.deepstack)):
+        for field, tensor in (("input_view", self.patches), ("merged", self.merged), ("deepstack", self.deepstack)):
             if tensor is not None:
                 self.handles.append(model._wrapped(tensor))
                 getattr(desc, field).buffer = self.handles[-1].pointer
-        desc.stream = self.stream.pointer.value
+        desc.input_memory, desc.stream = CONSTANTS["RVIT_INPUT_FIXED"], self.stream.pointer.value
 
     def _tensor(self, *shape: int) -> Any:
         return self.torch.empty(shape, dtype=self.torch.float32, device=self.device)

@@ -27,6 +27,7 @@ from .model_type import Model
 from .outputs import LOGITS, Outputs
 from .policy import Policy
 from .prepared import as_float32, host_tensor, host_view, untraced
+from .result import copy_logits
 from .sessions import Session
 from .staging import Copies, fill, named
 
@@ -82,8 +83,8 @@ class Slot:
             keeps=(self.model._device,),
         )
         self.size = n * image
-        self.copy.destination.buffer = self.run.device_images.buffer = self.images.pointer
-        self.run.device_logits.buffer = self.logits.pointer if info.n_classes else None
+        self.copy.destination.buffer = self.run.input.view.buffer = self.images.pointer
+        self.run.logits.buffer = self.logits.pointer if info.n_classes else None
 
     def start(
         self, images: np.ndarray, policy: Policy, outputs: Outputs = LOGITS, mask: Any = None, first: int = 0
@@ -131,7 +132,7 @@ class Slot:
         with session.lock:
             table, places = session.staging.plan(self.lib, model.info, spec, shapes)
             fill(session.staging.copies, places, images)
-            session.run.pictures = table.ctypes.data
+            session.run.input.data = table.ctypes.data
             self.enqueue(session, model._mask(mask, policy, session, self.n))
 
     def start_in_session(self, images: np.ndarray, policy: Policy, outputs: Outputs, mask: Any) -> None:
@@ -142,7 +143,7 @@ class Slot:
         )
         images, session = as_float32(images), self.session
         with session.lock:
-            session.run.images = images.ctypes.data
+            session.run.input.data = images.ctypes.data
             self.enqueue(session, self.model._mask(mask, policy, session, self.n))
 
     def enqueue(self, session: Session, masked: Any) -> None:
@@ -227,8 +228,7 @@ class Slot:
     def own_logits(self) -> np.ndarray:
         """Copies the logits out of the session's own memory."""
         logits = np.empty((self.n, self.model.info.n_classes), np.float32)
-        if logits.nbytes:
-            ctypes.memmove(logits.ctypes.data, self.lib.rvit_session_logits(self.session.handle), logits.nbytes)
+        copy_logits(self.lib, self.session.handle, logits)
         return logits
 
     def abandon(self) -> None:

@@ -12,6 +12,7 @@ from .._c import checks
 from .._c.constants import CONSTANTS
 from .._c.errors import invalid
 from .._c.info import PARAMETERS
+from .._c.layouts import new
 from .._c.library import Library
 
 
@@ -98,15 +99,17 @@ class Policy:
             "Policy('evit', keep=0.7)"
         )
 
-    def _fill(self, lib: Library, desc: Any) -> None:
-        """Stores the policy in a rvit_prune_desc."""
-        kind = ctypes.c_int32()
+    def _fill(self, lib: Library, session: Any) -> None:
+        """Stores the policy in a rvit_session_desc."""
+        kind, desc = ctypes.c_int32(), new("rvit_prune_desc")
         lib.rvit_enum_from_name(CONSTANTS["RVIT_ENUM_PRUNE"], self.name.encode(), ctypes.byref(kind))
         desc.type = kind.value
         for field, value in self._given().items():
             setattr(desc, field, value)
         if self.blocks is not None:
             desc.n_blocks = len(self.blocks)
+        session.prune = ctypes.addressof(desc)
+        session.__dict__["_prune"] = desc  # lives as long as the pointer to it
 
 
 def _restored(name: str, parameters: dict[str, Any]) -> Policy:

@@ -248,7 +248,7 @@ class Prepared:
         if len(images):
             session = model._sessions.get(self.policy, len(images))
             with session.lock:
-                session.run.n_images, session.run.images = len(images), images.ctypes.data
+                session.run.n_images, session.run.input.data = len(images), images.ctypes.data
                 model._lib.rvit_session_run(session.handle, session.pointer, logits.ctypes.data)
         return logits
 
@@ -285,7 +285,7 @@ class Lane:
                 # Buffers of any memory of the device: each run points them at its own.
                 session.images, session.logits = model._wrapped(template), model._wrapped(template)
         run = new("rvit_run_args", n_images=n)
-        run.device_images.buffer, run.device_logits.buffer = session.images.pointer, session.logits.pointer
+        run.input.view.buffer, run.logits.buffer = session.images.pointer, session.logits.pointer
         if len(self.plans) >= MAX_SHAPES:
             self.plans.clear()
             if self.forward._fast is not None:

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from .._arrays.arrays import is_torch
 from .._arrays.typing import ArrayT
+from .._c.constants import CONSTANTS
 from .._c.errors import RaggedVitError, Status
 from .._c.info import ModelInfo
+from .._c.layouts import new
 from .._c.library import Handle, Library
 from .failures import Failures
 from .outputs import Outputs
@@ -81,6 +83,35 @@ class Result(Generic[ArrayT]):
         return np.array(logits.cpu().numpy() if is_torch(logits) else logits, dtype=dtype)
 
 
+class _Views:
+    """A session's results where the library has them. One struct serves for all: a call overwrites what the last one returned."""
+
+    def __init__(self, lib: Library, session: Any) -> None:
+        self._lib, self._session, self._view = lib, session, new("rvit_result_view")
+        self._at = ctypes.byref(self._view)
+
+    def find(self, name: str, index: int = 0) -> Any:
+        """None if the session has no such result."""
+        status = self._lib.raw.rvit_session_get(self._session, CONSTANTS["RVIT_RESULT_" + name], index, self._at)
+        return None if status else self._view
+
+    def get(self, name: str, index: int = 0) -> Any:
+        self._lib.rvit_session_get(self._session, CONSTANTS["RVIT_RESULT_" + name], index, self._at)
+        return self._view
+
+
+def stages_of(lib: Library, session: Any) -> int:
+    info = new("rvit_session_info")
+    lib.rvit_session_get_info(session, ctypes.byref(info))
+    return int(info.n_stages)
+
+
+def copy_logits(lib: Library, session: Any, logits: np.ndarray) -> None:
+    """Those of the last run, into an array for them."""
+    if logits.nbytes:
+        ctypes.memmove(logits.ctypes.data, _Views(lib, session).get("LOGITS").data, logits.nbytes)
+
+
 def _copied(address: int | None, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Copies memory of the library."""
     out = np.empty(shape, dtype)
@@ -108,54 +139,43 @@ def of_session(
 ) -> Result[Any]:
     """Returns the results of a session's last run, of n images. failed: the images that have no result."""
     result: Result[Any] = Result(logits)
-    stages = lib.rvit_session_n_stages(session)
+    views = _Views(lib, session)
     cls_stage = -1
-    for stage in range(stages):
-        cu = _copied(lib.rvit_session_cu_seqlens(session, stage), (n + 1,), np.int32)
+    for stage in range(stages_of(lib, session)):
+        cu = _copied(views.get("CU_SEQLENS", stage).data, (n + 1,), np.int32)
         result.cu_seqlens.append(cu)
-        result.kept.append(_by_image(lib.rvit_session_kept(session, stage, 0), cu, np.int32))
-        sizes = lib.rvit_session_sizes(session, stage, 0)
+        result.kept.append(_by_image(views.get("KEPT", stage).data, cu, np.int32))
+        sizes = views.find("SIZES", stage)
         if sizes:
-            result.sizes.append(_by_image(sizes, cu, np.float32))
+            result.sizes.append(_by_image(sizes.data, cu, np.float32))
 
-    def rows(stage: int) -> int:
-        return int(
-            result.cu_seqlens[stage][-1]
-            if stage >= 0
-            else _copied(lib.rvit_session_cu_seqlens(session, -1), (n + 1,), np.int32)[-1]
-        )
-
-    def laid_out(call: Any, width: int) -> tuple[int, np.ndarray]:
-        stage = ctypes.c_int32(-1)
-        address = call(session, ctypes.byref(stage))
-        return stage.value, _copied(address, (rows(stage.value), width), np.float32)
+    def of_rows(name: str) -> tuple[int, np.ndarray]:
+        view = views.get(name)
+        return view.stage, _copied(view.data, (view.rows, view.width), np.float32)
 
     if outputs.features:
-        result.features = _copied(lib.rvit_session_features(session), (rows(stages - 1), info.dim), np.float32)
+        _, result.features = of_rows("FEATURES")
     if outputs.cls_attention:
-        cls_stage, result.cls_attention = laid_out(lib.rvit_session_cls_attention, info.n_heads)
+        cls_stage, result.cls_attention = of_rows("CLS_ATTENTION")
     if outputs.pooled:
-        width = ctypes.c_int32(0)
-        address = lib.rvit_session_pooled(session, ctypes.byref(width))
-        result.pooled = _copied(address, (n, width.value), np.float32)
+        _, result.pooled = of_rows("POOLED")
     if outputs.projected:
-        result.projected = _copied(lib.rvit_session_projected(session), (n, info.embedding_dim), np.float32)
+        _, result.projected = of_rows("PROJECTED")
     if outputs.block_features is not None:
-        result.block_stage, result.block_features = laid_out(lib.rvit_session_block_features, info.dim)
+        result.block_stage, result.block_features = of_rows("BLOCK_FEATURES")
     if outputs.received_attention is not None:
-        result.received_stage, result.received_attention = laid_out(lib.rvit_session_received_attention, info.n_heads)
+        result.received_stage, result.received_attention = of_rows("RECEIVED_ATTENTION")
     if outputs.merged:
-        shape = (rows(stages - 1) // info.merge**2, info.merged_dim)
-        result.merged = merged_rows(-1, lib.rvit_session_merged(session), shape)
+        view = views.get("MERGED")
+        result.merged = merged_rows(-1, view.data, (view.rows, view.width))
     if outputs.deepstack:
         result.deepstack, result.deepstack_stages = [], []
         for k in range(info.n_deepstack):
-            stage = ctypes.c_int32(-1)
-            address = lib.rvit_session_deepstack(session, k, ctypes.byref(stage))
-            result.deepstack_stages.append(stage.value)
-            result.deepstack.append(merged_rows(k, address, (rows(stage.value) // info.merge**2, info.merged_dim)))
+            view = views.get("DEEPSTACK", k)
+            result.deepstack_stages.append(view.stage)
+            result.deepstack.append(merged_rows(k, view.data, (view.rows, view.width)))
     if failed:
-        unpruned = _copied(lib.rvit_session_cu_seqlens(session, -1), (n + 1,), np.int32)
+        unpruned = _copied(views.get("CU_SEQLENS", -1).data, (n + 1,), np.int32)
         _withhold(result, failed, [*result.cu_seqlens, unpruned], cls_stage, max(1, info.merge**2))
     return result
 

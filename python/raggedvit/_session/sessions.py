@@ -62,6 +62,8 @@ class Session:
         self.lock, self.alive = threading.Lock(), True
         self.ran = ctypes.c_int64(tick())  # time of the last run; the compiled core writes it too
         self.run = new("rvit_run_args")
+        if staging is not None:
+            self.run.input.kind = CONSTANTS["RVIT_INPUT_IMAGES"]
         self.pointer = ctypes.addressof(self.run)
         self.images: Handle | None = None  # wrapped buffers, if each run has its own memory
         self.logits: Handle | None = None
@@ -262,21 +264,20 @@ class Sessions:
         keeps: tuple[Any, ...] = (model,)
         if stream is not None:
             own = stream()
-            desc.run_views, desc.stream = int(spec is None), own.pointer.value
+            memory_kind = "RVIT_INPUT_RUN" if spec is None else "RVIT_INPUT_HOST"
+            desc.input_memory, desc.stream = CONSTANTS[memory_kind], own.pointer.value
             keeps = (own, model)
         memory = None
         if pixels:
             memory = self.lib.own("buffer", self.device, pixels, CONSTANTS["RVIT_BUFFER_DEVICE"], keeps=(self.device,))
-            desc.pixels.buffer, desc.pixels_size, keeps = memory.pointer, pixels, (*keeps, memory)
+            desc.input_view.buffer, keeps = memory.pointer, (*keeps, memory)
         if spec is not None:
             recipe = spec.struct()
-            desc.recipe, desc.max_picture_bytes = (
-                ctypes.addressof(recipe),
-                room + self.lib.rvit_images_table_size(capacity),
-            )
+            desc.input, desc.recipe = CONSTANTS["RVIT_INPUT_IMAGES"], ctypes.addressof(recipe)
+            desc.input_bytes = room + self.lib.rvit_images_table_size(capacity)
             if spec.max_patches:
-                desc.native, desc.max_len = 1, self.info.n_prefix + spec.max_patches
-        policy._fill(self.lib, desc.prune)
+                desc.variable_resolution, desc.max_len = 1, self.info.n_prefix + spec.max_patches
+        policy._fill(self.lib, desc)
         handle = self.lib.own("session", model, ctypes.byref(desc), keeps=keeps)
         return Session(
             handle,

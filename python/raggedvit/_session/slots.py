@@ -22,7 +22,7 @@ from .model_type import Model
 from .outputs import Outputs
 from .policy import Policy
 from .prepared import refuse_encoder
-from .result import Result, noted, of_session
+from .result import Result, copy_logits, noted, of_session
 from .staging import FORMATS, IMAGE, MOST_SIDE, PIXEL_SIZES, StagingBuffer, grid_of, named, rounded
 
 
@@ -80,13 +80,19 @@ class InputSlot:
         recipe = spec.struct()
         # Resize weights take a small fraction of the bytes of images, unless these are very thin.
         room = max_bytes + max_bytes // 8 + 16384 * max_images + self._lib.rvit_images_table_size(max_images)
-        desc = new("rvit_session_desc", max_images=max_images, max_picture_bytes=room, fixed_batch=int(fixed_batch))
+        desc = new(
+            "rvit_session_desc",
+            max_images=max_images,
+            input=CONSTANTS["RVIT_INPUT_IMAGES"],
+            input_bytes=room,
+            fixed_batch=int(fixed_batch),
+        )
         self.stream = self._lib.own("stream", model._device, keeps=(model._device,))  # Model.update waits for it
         desc.recipe, desc.stream = ctypes.addressof(recipe), self.stream.pointer.value
         if spec.max_patches:
-            desc.native, desc.max_len = 1, model.info.n_prefix + spec.max_patches
+            desc.variable_resolution, desc.max_len = 1, model.info.n_prefix + spec.max_patches
         wanted_outputs.fill(desc)
-        policy._fill(self._lib, desc.prune)
+        policy._fill(self._lib, desc)
         keeps: tuple[Any, ...] = (self.stream, model._handle)
         self._pixels: Handle | None = None  # memory of images on the device
         self._device_bytes = device_bytes
@@ -94,14 +100,16 @@ class InputSlot:
             self._pixels = self._lib.own(
                 "buffer", model._device, device_bytes, CONSTANTS["RVIT_BUFFER_DEVICE"], keeps=(model._device,)
             )
-            desc.pixels.buffer, desc.pixels_size, keeps = self._pixels.pointer, device_bytes, (*keeps, self._pixels)
+            desc.input_view.buffer, keeps = self._pixels.pointer, (*keeps, self._pixels)
         self._session = self._lib.own("session", model._handle, ctypes.byref(desc), keeps=keeps)
         model._slots.add(self)
         self._staging = StagingBuffer(self._lib, self._session)
         self._table = np.zeros(max_images, IMAGE)
         self._table["struct_size"] = IMAGE.itemsize
         self._grids: dict[tuple[int, int], tuple[int, int]] = {}
-        self._run = new("rvit_run_args", pictures=self._table.ctypes.data)
+        self._run = new(
+            "rvit_run_args", input={"kind": CONSTANTS["RVIT_INPUT_IMAGES"], "data": self._table.ctypes.data}
+        )
         self._n = self._end = self._device_end = 0  # images; where the next one begins, on the host and on the device
         self._owners: list[Any] = []  # of memory that copies may still read
         self._pending = False
@@ -269,8 +277,7 @@ class InputSlot:
         logits = None
         if self._model.info.n_classes:
             logits = np.empty((self._n, self._model.info.n_classes), np.float32)
-            if logits.nbytes:
-                ctypes.memmove(logits.ctypes.data, self._lib.rvit_session_logits(self._session), logits.nbytes)
+            copy_logits(self._lib, self._session, logits)
         return noted(
             of_session(self._lib, self._model.info, self._session, logits, self._n, self._outputs, failed=failures),
             failures,

@@ -110,8 +110,8 @@ class Spec(NamedTuple):
 
 def grid_of(lib: Library, height: int, width: int, patch_size: int, max_patches: int) -> tuple[int, int]:
     """Returns the lines and columns of patches by the size rule of NaFlex."""
-    grid = (ctypes.c_int32 * 2)()
-    lib.rvit_naflex_grid(height, width, patch_size, max_patches, grid)
+    grid, recipe = (ctypes.c_int32 * 2)(), new("rvit_image_recipe", patch_size=patch_size, max_patches=max_patches)
+    lib.rvit_image_recipe_grid(ctypes.byref(recipe), height, width, grid)
     return grid[0], grid[1]
 
 
@@ -144,7 +144,7 @@ class StagingBuffer:
 
     def __init__(self, lib: Library, session: Handle) -> None:
         size = ctypes.c_int64()
-        self.address: int = lib.rvit_session_picture_memory(session, ctypes.byref(size))
+        self.address: int = lib.rvit_session_input_memory(session, ctypes.byref(size))
         memory = (ctypes.c_uint8 * size.value).from_address(self.address)
         memory.owner = session  # type: ignore[attr-defined]
         self.memory: NDArray[np.uint8] = np.frombuffer(memory, np.uint8)

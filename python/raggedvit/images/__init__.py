@@ -85,9 +85,7 @@ class Recipe:
 
     @classmethod
     def of(cls, info: Any) -> Recipe:
-        """Returns the recipe of a rvit_model_info.
-
-        Values that no file tells are those of DeiT. Mean and std have no default.
+        """Returns the recipe of a rvit_image_recipe.
 
         Raises:
             RaggedVitError: UNSUPPORTED if mean and std are unknown, or an image is prepared in an unknown way.
@@ -96,7 +94,7 @@ class Recipe:
             name_of(table, value)
             for table, value in ((FITS, info.fit), (FILTERS, info.filter), (PROCESSORS, info.processor))
         )
-        if fit == "other" or filter not in ("unknown", "bilinear", "bicubic"):
+        if fit == "other" or filter not in ("bilinear", "bicubic"):
             raise RaggedVitError(
                 Status.UNSUPPORTED,
                 "the model's files ask for images to be prepared in a way that is not known here; set model.recipe",
@@ -107,27 +105,9 @@ class Recipe:
                 "no file beside the model tells the mean and the standard deviation of its images; "
                 "set model.recipe, or give normalised images",
             )
-        height, width = info.image_height, info.image_width
-        fit, filter = fit.replace("unknown", "crop"), filter.replace("unknown", "bicubic")
-        share = 0.9 if fit == "crop" and min(height, width) < 384 else 1.0
-        is_set = info.resize_height > 0
-        size = (
-            (info.resize_height, info.resize_width)
-            if is_set
-            else (math.floor(height / share), math.floor(width / share))
-        )
-        return cls(
-            height,
-            width,
-            tuple(info.mean),
-            tuple(info.std),
-            size,
-            fit,
-            filter,
-            processor.replace("unknown", "timm"),
-            tuple(info.fill),
-            info.max_patches,
-        )
+        size = (info.resize_height, info.resize_width)
+        mean, std, fill = tuple(info.mean), tuple(info.std), tuple(info.fill)
+        return cls(info.height, info.width, mean, std, size, fit, filter, processor, fill, info.max_patches)
 
     def __post_init__(self) -> None:
         for name, table in (

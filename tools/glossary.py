@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Finds words that the glossary of CONTRIBUTING.md replaces: in prose, in names, and in names of files.
+
+usage: tools/glossary.py [--words]   --words lists them and ends
+The exit status is 1 if one is found.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+GLOSSARY = "CONTRIBUTING.md"
+# Old names stand in these, or data and the text of others.
+EXCLUDED = re.compile(r"CHANGELOG\.md|docs/migrating\.md|LICENSE|bench/results/|tests/fuzz/corpus/|tests/.*/data/|.*\.(json|svg|png|jpg|safetensors|spv|xml|pack)$")
+
+
+def words() -> list[str]:
+    """The words in backticks of the second column of the glossary."""
+    text = (ROOT / GLOSSARY).read_text()
+    table = text[text.index("<!-- begin glossary -->") : text.index("<!-- end glossary -->")]
+    rows = [row.split("|") for row in table.splitlines() if row.startswith("| ") and not row.startswith("| say")]
+    return [word for row in rows for word in re.findall(r"`([^`]+)`", row[2])]
+
+
+def pattern(found: list[str]) -> re.Pattern[str]:
+    """Words stand alone or between underscores and capitals, and may be spread over two lines of a comment."""
+    parts = [r"[\s_*#/]+".join(re.escape(part) for part in re.split(r"[ _]", word)) for word in found]
+    return re.compile(r"(?<![A-Za-z])(?:" + "|".join(sorted(parts, key=len, reverse=True)) + r")(?![a-z])", re.IGNORECASE)
+
+
+def main() -> int:
+    found = words()
+    if "--words" in sys.argv:
+        print("\n".join(found))
+        return 0
+    search = pattern(found)
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
+    hits = 0
+    for file in sorted(filter(None, files)):
+        if EXCLUDED.match(file) or not (ROOT / file).is_file():
+            continue
+        try:
+            text = (ROOT / file).read_text()
+        except UnicodeDecodeError:
+            continue
+        if file == GLOSSARY:
+            text = text[: text.index("<!-- begin glossary -->")] + text[text.index("<!-- end glossary -->") :]
+        for at, what in [(match.start(), match.group()) for match in search.finditer(text)] + [(0, match.group()) for match in search.finditer(file)]:
+            print(f"{file}:{text.count(chr(10), 0, at) + 1}: {' '.join(what.split())}")
+            hits += 1
+    print(f"glossary: {len(found)} words, {hits} found")
+    return 1 if hits else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
