@@ -13,7 +13,7 @@ static const struct {
 } enums[] = {{RVIT_ENUM_BACKEND, RVIT_BACKEND_VULKAN, "vulkan"},
              {RVIT_ENUM_TIER, RVIT_TIER_MATRIX, "matrix"},
              {RVIT_ENUM_DEVICE_KIND, RVIT_DEVICE_KIND_CPU, "cpu"},
-             {RVIT_ENUM_DTYPE, RVIT_E4M3, "e4m3"},
+             {RVIT_ENUM_DTYPE, RVIT_U8, "uint8"},
              {RVIT_ENUM_PRECISION, RVIT_PRECISION_AUTO, "auto"},
              {RVIT_ENUM_QUANTIZATION, RVIT_QUANTIZATION_FP8, "fp8"},
              {RVIT_ENUM_ACTIVATION, RVIT_ACTIVATION_SILU, "silu"},
