@@ -257,10 +257,10 @@ void rvit_cpu_fuse(rvit_cpu_device *device, const rvit_select_args *args);
     OP(QUANTIZE, quantize)                     \
     OP(ATTENTION, attention)                   \
     OP(ATTENTION_BACKWARD, attention_backward) \
-    OP(RECEIVED, received)                     \
+    OP(ATTENTION_RECEIVED, attention_received)                     \
     OP(HEAD, head)                             \
     OP(POOL, pool)                             \
-    OP(PROBE, probe)                           \
+    OP(ATTENTION_POOL, attention_pool)                           \
     OP(MEAN, mean)                             \
     OP(MERGE, merge)
 #define RVIT_CPU_ORACLE(TYPE, name) void rvit_cpu_oracle_##name(rvit_cpu_device *device, const rvit_##name##_args *args);
@@ -272,7 +272,7 @@ void rvit_cpu_oracle_embed(const float *table, int64_t table_width, int64_t dim,
 void rvit_cpu_oracle_score(rvit_cpu_device *device, const rvit_select_args *args);
 void rvit_cpu_oracle_fuse(rvit_cpu_device *device, const rvit_select_args *args);
 void rvit_cpu_oracle_metric(const rvit_cpu_metric_rows *rows);
-void rvit_cpu_oracle_match(const rvit_cpu_match_tile *tile);
+void rvit_cpu_oracle_bipartite_match(const rvit_cpu_bipartite_match_tile *tile);
 
 /* CBLAS (cblas.c). The name is "OpenBLAS 0.3.21 Haswell", or NULL if the build has none. */
 const char *rvit_cpu_cblas_name(char *text, size_t size);

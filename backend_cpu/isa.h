@@ -18,12 +18,12 @@ int ISA_NAME(rvit_cpu_arrange_panels)(void *weight, int64_t columns, int64_t in_
 void ISA_NAME(rvit_cpu_attention_kernel)(const rvit_cpu_attention_tile *tile, float *scratch);
 void ISA_NAME(rvit_cpu_attention_bf16_kernel)(const rvit_cpu_attention_tile *tile, float *scratch);
 void ISA_NAME(rvit_cpu_backward_kernel)(const rvit_cpu_backward_tile *tile, float *scratch);
-void ISA_NAME(rvit_cpu_received_kernel)(const rvit_cpu_received_tile *tile, float *scratch);
+void ISA_NAME(rvit_cpu_attention_received_kernel)(const rvit_cpu_attention_received_tile *tile, float *scratch);
 void ISA_NAME(rvit_cpu_rope_kernel)(const rvit_cpu_rope_rows *rows);
 void ISA_NAME(rvit_cpu_pool_kernel)(const rvit_cpu_pool_tile *tile, float *scratch);
-void ISA_NAME(rvit_cpu_probe_kernel)(const rvit_cpu_probe_tile *tile, float *scratch);
+void ISA_NAME(rvit_cpu_attention_pool_kernel)(const rvit_cpu_attention_pool_tile *tile, float *scratch);
 void ISA_NAME(rvit_cpu_metric_kernel)(const rvit_cpu_metric_rows *rows);
-void ISA_NAME(rvit_cpu_match_kernel)(const rvit_cpu_match_tile *tile, float *scratch);
+void ISA_NAME(rvit_cpu_bipartite_match_kernel)(const rvit_cpu_bipartite_match_tile *tile, float *scratch);
 void ISA_NAME(rvit_cpu_linear_i8_kernel)(const rvit_cpu_linear_tile *tile, float *scratch);
 void ISA_NAME(rvit_cpu_linear_e4m3_kernel)(const rvit_cpu_linear_tile *tile, float *scratch);
 int64_t ISA_NAME(rvit_cpu_layernorm_quantized_kernel)(const rvit_cpu_layernorm_rows *rows, float *scratch);

@@ -24,7 +24,7 @@
 #define RVIT_CPU_ATTENTION_ROW_TILE 32
 #define RVIT_CPU_ATTENTION_KEYS 64
 #define RVIT_CPU_MAX_HEAD_DIM 128
-#define RVIT_CPU_MAX_MATCH_DIM (RVIT_MATCH_MAX_UNIT * RVIT_CPU_MAX_HEAD_DIM)
+#define RVIT_CPU_MAX_MATCH_DIM (RVIT_BIPARTITE_MATCH_MAX_UNIT * RVIT_CPU_MAX_HEAD_DIM)
 
 /* Floats of scratch memory per thread, 64-byte aligned. Every kernel asserts that they suffice. */
 #define RVIT_CPU_SCRATCH_FLOATS (384 * 1024)
@@ -95,7 +95,7 @@ typedef struct rvit_cpu_backward_tile {
 } rvit_cpu_backward_tile;
 
 /* One head of one image: all queries, up to RVIT_CPU_ATTENTION_KEYS keys. Pointers are to the image's first row, at this head. */
-typedef struct rvit_cpu_received_tile {
+typedef struct rvit_cpu_attention_received_tile {
     const void *q, *k;
     int64_t q_stride, k_stride;
     const float *key_bias; /* or NULL */
@@ -106,7 +106,7 @@ typedef struct rvit_cpu_received_tile {
     int n_keys, head_dim;
     float scale;
     rvit_dtype dtype;
-} rvit_cpu_received_tile;
+} rvit_cpu_attention_received_tile;
 
 /* Rows first .. end - 1 of rope's queries and keys. */
 typedef struct rvit_cpu_rope_rows {
@@ -190,10 +190,10 @@ typedef struct rvit_cpu_pool_tile {
 } rvit_cpu_pool_tile;
 
 /* One head of one image of len rows (at least 1). Pointers are to the image's first row, at this head. */
-#define RVIT_CPU_PROBE_ROWS 4096
-#define RVIT_CPU_PROBE_COLUMNS 65536
+#define RVIT_CPU_ATTENTION_POOL_ROWS 4096
+#define RVIT_CPU_ATTENTION_POOL_COLUMNS 65536
 #define RVIT_CPU_MAX_PROBE_DIM 192
-typedef struct rvit_cpu_probe_tile {
+typedef struct rvit_cpu_attention_pool_tile {
     const void *x, *weight;
     const float *logits, *sizes, *bias; /* sizes, bias: or NULL */
     void *out;
@@ -201,7 +201,7 @@ typedef struct rvit_cpu_probe_tile {
     int64_t logits_stride, n_heads;
     int64_t len, dim, head_dim;
     rvit_dtype dtype, out_dtype;
-} rvit_cpu_probe_tile;
+} rvit_cpu_attention_pool_tile;
 
 /* Rows first .. end - 1 of the metric of match: the sum of a row's keys over the heads, scaled to length 1. */
 typedef struct rvit_cpu_metric_rows {
@@ -214,14 +214,14 @@ typedef struct rvit_cpu_metric_rows {
 
 /* For each of n_a metrics, the index of the most similar of n_b metrics (at least 1), and their dot product. In both lists the metrics
    are `stride` floats apart. Of equals the first wins; NaN is never the largest; if all are NaN, the result is 0 with -infinity. */
-typedef struct rvit_cpu_match_tile {
+typedef struct rvit_cpu_bipartite_match_tile {
     const float *a, *b;
     int64_t stride, dim; /* dim: at most RVIT_CPU_MAX_MATCH_DIM */
     int64_t n_a, n_b;
     int64_t step;  /* stride of best and value */
     int32_t *best; /* out */
     float *value;  /* out */
-} rvit_cpu_match_tile;
+} rvit_cpu_bipartite_match_tile;
 
 typedef struct rvit_cpu_kernels {
     const char *name; /* "avx512" */
@@ -246,7 +246,7 @@ typedef struct rvit_cpu_kernels {
     void (*attention)(const rvit_cpu_attention_tile *tile, float *scratch);
     void (*attention_bf16)(const rvit_cpu_attention_tile *tile, float *scratch); /* or NULL: attention computes bf16 too */
     void (*attention_backward)(const rvit_cpu_backward_tile *tile, float *scratch);
-    void (*received)(const rvit_cpu_received_tile *tile, float *scratch);
+    void (*received)(const rvit_cpu_attention_received_tile *tile, float *scratch);
     void (*rope)(const rvit_cpu_rope_rows *rows);
     void (*layernorm)(const rvit_cpu_layernorm_rows *rows);
     /* With out_dtype I8 or E4M3. This and quantize return the number of values that a static scale saturates. */
@@ -254,9 +254,9 @@ typedef struct rvit_cpu_kernels {
     int64_t (*quantize)(const rvit_cpu_quantize_rows *rows, float *scratch);
     void (*head)(const rvit_cpu_head_tile *tile, float *scratch);
     void (*pool)(const rvit_cpu_pool_tile *tile, float *scratch);
-    void (*probe)(const rvit_cpu_probe_tile *tile, float *scratch);
+    void (*probe)(const rvit_cpu_attention_pool_tile *tile, float *scratch);
     void (*metric)(const rvit_cpu_metric_rows *rows);
-    void (*match)(const rvit_cpu_match_tile *tile, float *scratch);
+    void (*match)(const rvit_cpu_bipartite_match_tile *tile, float *scratch);
     /* Copies n runs of `patch` pixels to F16 or BF16 rows, out_stride bytes apart. second: byte offset of the rounding errors; 0: not
        stored. */
     void (*cut)(const float *pixels, int64_t patch, int64_t n, rvit_dtype dtype, char *out, int64_t out_stride, int64_t second);

@@ -121,7 +121,7 @@ void rvit_cpu_oracle_attention(rvit_cpu_device *device, const rvit_attention_arg
 static void received_heads(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
-    const rvit_received_args *a = ((const oracle_job *)context)->args;
+    const rvit_attention_received_args *a = ((const oracle_job *)context)->args;
     const rvit_attention_args forward = {.dtype = a->dtype,
                                          .head_dim = a->head_dim,
                                          .scale = a->scale,
@@ -145,7 +145,7 @@ static void received_heads(void *context, int64_t begin, int64_t end, int thread
     }
 }
 
-void rvit_cpu_oracle_received(rvit_cpu_device *device, const rvit_received_args *a)
+void rvit_cpu_oracle_attention_received(rvit_cpu_device *device, const rvit_attention_received_args *a)
 {
     oracle_job job = {a, (int64_t)a->n_images * a->n_heads};
     rvit_cpu_pool_run(device->pool, job.rows, rvit_cpu_grain(device->pool, job.rows, 1), received_heads, &job);

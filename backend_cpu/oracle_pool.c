@@ -38,13 +38,13 @@ void rvit_cpu_oracle_pool(rvit_cpu_device *device, const rvit_pool_args *a)
     rvit_cpu_pool_run(device->pool, job.rows, 1, pool_images, &job);
 }
 
-static double probe_logit(const rvit_probe_args *a, int64_t row, int64_t head)
+static double probe_logit(const rvit_attention_pool_args *a, int64_t row, int64_t head)
 {
     const float *logits = rvit_cpu_at(a->logits), *sizes = rvit_cpu_at(a->sizes);
     return logits[row * a->logits_stride + head] + (sizes != NULL ? log(sizes[row]) : 0.0);
 }
 
-static void probe_head(const rvit_probe_args *a, int64_t image, int64_t head)
+static void probe_head(const rvit_attention_pool_args *a, int64_t image, int64_t head)
 {
     enum { COLUMNS = 256 };
     const void *x = rvit_cpu_at(a->x), *weight = rvit_cpu_at(a->weight);
@@ -81,12 +81,12 @@ static void probe_head(const rvit_probe_args *a, int64_t image, int64_t head)
 static void probe_heads(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
-    const rvit_probe_args *a = ((const oracle_job *)context)->args;
+    const rvit_attention_pool_args *a = ((const oracle_job *)context)->args;
     for (int64_t i = begin; i < end; i++)
         probe_head(a, i / a->n_heads, i % a->n_heads);
 }
 
-void rvit_cpu_oracle_probe(rvit_cpu_device *device, const rvit_probe_args *a)
+void rvit_cpu_oracle_attention_pool(rvit_cpu_device *device, const rvit_attention_pool_args *a)
 {
     oracle_job job = {a, (int64_t)a->n_images * a->n_heads};
     rvit_cpu_pool_run(device->pool, job.rows, 1, probe_heads, &job);

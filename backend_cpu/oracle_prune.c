@@ -120,7 +120,7 @@ void rvit_cpu_oracle_metric(const rvit_cpu_metric_rows *r)
     }
 }
 
-void rvit_cpu_oracle_match(const rvit_cpu_match_tile *t)
+void rvit_cpu_oracle_bipartite_match(const rvit_cpu_bipartite_match_tile *t)
 {
     for (int64_t a = 0; a < t->n_a; a++) {
         double best = -INFINITY;

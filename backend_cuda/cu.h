@@ -197,7 +197,7 @@ void rvit_cu_scratch_free(rvit_cu_queue *queue, rvit_cu_scratch *scratch);
 #include "core/contract/ops.def"
 /* Allocates the op's scratch memory in the queue. */
 rvit_status rvit_cu_select_reserve(rvit_cu_queue *queue, const rvit_select_args *args);
-rvit_status rvit_cu_match_reserve(rvit_cu_queue *queue, const rvit_match_args *args);
+rvit_status rvit_cu_bipartite_match_reserve(rvit_cu_queue *queue, const rvit_bipartite_match_args *args);
 
 /* layout.c: shared by select and match. */
 /* Reserves memory for the records of n_images images and for n_sorted numbers to sort: the queue's own or the caller's. */

@@ -20,8 +20,8 @@ rvit_status rvit_cu_reserve(rvit_cu_queue *queue, const rvit_op *op)
     switch (op->type) {
     case RVIT_OP_SELECT:
         return rvit_cu_select_reserve(queue, &op->select);
-    case RVIT_OP_MATCH:
-        return rvit_cu_match_reserve(queue, &op->match);
+    case RVIT_OP_BIPARTITE_MATCH:
+        return rvit_cu_bipartite_match_reserve(queue, &op->bipartite_match);
     case RVIT_OP_LINEAR:
         queue->hints = op->hints;
         return rvit_cu_linear_reserve(queue, &op->linear);
@@ -72,8 +72,8 @@ const char *rvit_cu_supports(const rvit_device *base, const rvit_op *op)
                                    a->d_out_stride, a->d_q_stride, a->d_k_stride, a->d_v_stride};
         return supports_heads(a->max_len, a->rows, a->n_heads, strides, 8);
     }
-    case RVIT_OP_RECEIVED: {
-        const rvit_received_args *a = &op->received;
+    case RVIT_OP_ATTENTION_RECEIVED: {
+        const rvit_attention_received_args *a = &op->attention_received;
         const int64_t strides[] = {a->q_stride, a->k_stride};
         return supports_heads(a->max_len, a->rows, a->n_heads, strides, 2);
     }
@@ -90,8 +90,8 @@ const char *rvit_cu_supports(const rvit_device *base, const rvit_op *op)
         if ((double)op->pool.n_images * (op->pool.dim / (RVIT_CU_POOL_PIECES * 128) + 1) > INT32_MAX)
             return "the grid would exceed 2^31 - 1 thread blocks";
         return NULL;
-    case RVIT_OP_PROBE:
-        if ((double)op->probe.n_images * op->probe.n_heads > INT32_MAX)
+    case RVIT_OP_ATTENTION_POOL:
+        if ((double)op->attention_pool.n_images * op->attention_pool.n_heads > INT32_MAX)
             return "the grid would exceed 2^31 - 1 thread blocks";
         return NULL;
     case RVIT_OP_LINEAR:

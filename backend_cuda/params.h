@@ -254,7 +254,7 @@ typedef struct rvit_cu_attention_backward_params {
 } rvit_cu_attention_backward_params;
 
 /* Strides in elements. blockIdx.y is the head, first_image + blockIdx.z the image. */
-typedef struct rvit_cu_received_params {
+typedef struct rvit_cu_attention_received_params {
     const void *q, *k;
     const int32_t *cu_seqlens;
     const float *key_bias; /* or NULL */
@@ -266,7 +266,7 @@ typedef struct rvit_cu_received_params {
     float scale;      /* of the logits; 16-bit kernels: times log2(e) */
     float lse_factor; /* 16-bit kernels: log2(e), else 1 */
     uint32_t zero;    /* 0, opaque to the compiler */
-} rvit_cu_received_params;
+} rvit_cu_attention_received_params;
 
 typedef struct rvit_cu_rope_params {
     void *q, *k;
@@ -327,14 +327,14 @@ typedef struct rvit_cu_select_params {
     int32_t unit;            /* rows of a merge group, which share the mean of their scores */
 } rvit_cu_select_params;
 
-typedef struct rvit_cu_regroup_params {
+typedef struct rvit_cu_grid_relayout_params {
     const int32_t *cu_seqlens, *out_cu_seqlens, *src_rows;
     const int32_t *window_cu_seqlens, *unit_rows; /* or NULL */
     const uint8_t *keep;
     int32_t *unit_cu_seqlens, *out_window_cu_seqlens, *out_unit_rows;
     int32_t n_images, n_windows, max_len, unit, rows;
     int32_t unused;
-} rvit_cu_regroup_params;
+} rvit_cu_grid_relayout_params;
 
 typedef struct rvit_cu_mean_params {
     void *x;
@@ -358,7 +358,7 @@ typedef struct rvit_cu_pool_params {
 } rvit_cu_pool_params;
 
 /* One CTA per head and image. */
-typedef struct rvit_cu_probe_params {
+typedef struct rvit_cu_attention_pool_params {
     const void *x, *weight;
     const float *logits, *sizes, *bias; /* sizes, bias: or NULL */
     const int32_t *cu_seqlens;
@@ -367,9 +367,9 @@ typedef struct rvit_cu_probe_params {
     int64_t logits_stride;
     int32_t max_len, rows, dim;
     int32_t n_heads, head_dim, out_dtype;
-} rvit_cu_probe_params;
+} rvit_cu_attention_pool_params;
 
-typedef struct rvit_cu_match_params {
+typedef struct rvit_cu_bipartite_match_params {
     rvit_cu_layout layout;
     const void *k;
     float *metric;
@@ -380,7 +380,7 @@ typedef struct rvit_cu_match_params {
     int32_t dtype, n_heads, head_dim, merges, unit, n_windows;
     int32_t held_units; /* merge groups whose metrics fit in shared memory */
     int32_t splits;     /* 1: match_metric computes the metrics first, and CTAs share the search */
-} rvit_cu_match_params;
+} rvit_cu_bipartite_match_params;
 
 typedef struct rvit_cu_merge_params {
     const void *x;

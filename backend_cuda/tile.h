@@ -156,7 +156,7 @@
 
 /* Received attention of 16-bit elements: name, largest head dimension, 16-key tiles per warp, queries per stage (of two), most threads,
    CTAs per SM by registers. */
-#define RVIT_CU_RECEIVED_SHAPES(SHAPE) \
+#define RVIT_CU_ATTENTION_RECEIVED_SHAPES(SHAPE) \
     SHAPE(d32, 32, 2, 64, 128, 4)      \
     SHAPE(d64, 64, 2, 64, 128, 4)      \
     SHAPE(d96, 96, 2, 64, 128, 3)      \
@@ -240,21 +240,21 @@ typedef struct rvit_cu_backward_tile {
 
 rvit_cu_backward_tile rvit_cu_tile_backward(const rvit_cu_machine *machine, const rvit_cu_attention_size *size);
 
-typedef enum rvit_cu_received_shape {
-#define SHAPE(name, ...) RVIT_CU_RECEIVED_##name,
-    RVIT_CU_RECEIVED_SHAPES(SHAPE)
+typedef enum rvit_cu_attention_received_shape {
+#define SHAPE(name, ...) RVIT_CU_ATTENTION_RECEIVED_##name,
+    RVIT_CU_ATTENTION_RECEIVED_SHAPES(SHAPE)
 #undef SHAPE
-        RVIT_CU_N_RECEIVED_SHAPES
-} rvit_cu_received_shape;
+        RVIT_CU_N_ATTENTION_RECEIVED_SHAPES
+} rvit_cu_attention_received_shape;
 
-typedef struct rvit_cu_received_tile {
-    rvit_cu_received_shape shape;
+typedef struct rvit_cu_attention_received_tile {
+    rvit_cu_attention_received_shape shape;
     int32_t threads;
     int32_t row_blocks; /* CTAs for the keys of a head of an image */
     int32_t shared;     /* bytes */
-} rvit_cu_received_tile;
+} rvit_cu_attention_received_tile;
 
-rvit_cu_received_tile rvit_cu_tile_received(const rvit_cu_machine *machine, const rvit_cu_attention_size *size);
+rvit_cu_attention_received_tile rvit_cu_tile_attention_received(const rvit_cu_machine *machine, const rvit_cu_attention_size *size);
 
 typedef enum rvit_cu_linear_shape {
 #define SHAPE(name, ...) RVIT_CU_LINEAR_##name,
@@ -339,11 +339,11 @@ typedef struct rvit_cu_image_tile {
 /* len: rows of one image at most. reads_rows: scores are computed from rows. */
 rvit_cu_image_tile rvit_cu_tile_select(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t reads_rows);
 
-rvit_cu_image_tile rvit_cu_tile_match(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t head_dim, int32_t unit);
-#define RVIT_CU_MATCH_THREADS 512
-#define RVIT_CU_MATCH_FIXED 10240                        /* bytes of shared memory in front of the metrics */
-#define RVIT_CU_MATCH_TILE 64                            /* least units of A per CTA; it processes twice as many at a time */
-#define RVIT_CU_MATCH_STAGED ((128 + 64) * (64 + 4) * 4) /* bytes for those and 64 units of B, 64 channels at a time */
+rvit_cu_image_tile rvit_cu_tile_bipartite_match(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t head_dim, int32_t unit);
+#define RVIT_CU_BIPARTITE_MATCH_THREADS 512
+#define RVIT_CU_BIPARTITE_MATCH_FIXED 10240                        /* bytes of shared memory in front of the metrics */
+#define RVIT_CU_BIPARTITE_MATCH_TILE 64                            /* least units of A per CTA; it processes twice as many at a time */
+#define RVIT_CU_BIPARTITE_MATCH_STAGED ((128 + 64) * (64 + 4) * 4) /* bytes for those and 64 units of B, 64 channels at a time */
 
 /* Scores that fit in shared memory for ranking or sorting. */
 #define RVIT_CU_HELD_ROWS 1024
@@ -359,8 +359,8 @@ rvit_cu_image_tile rvit_cu_tile_match(const rvit_cu_machine *machine, int64_t n_
 #define RVIT_CU_POOL_NORM_PIECES 12
 #define RVIT_CU_POOL_NORM_WARPS 12
 
-#define RVIT_CU_PROBE_PIECES 12 /* 128-column pieces that a warp of probe sums at a time */
-#define RVIT_CU_PROBE_WARPS 12
+#define RVIT_CU_ATTENTION_POOL_PIECES 12 /* 128-column pieces that a warp of probe sums at a time */
+#define RVIT_CU_ATTENTION_POOL_WARPS 12
 
 /* Preprocess: a tile has 1 << slot_bits pixels. Tall tiles reuse the weights of their columns, so they are preferred while there are
    enough for every SM. pixels: of all patches. bytes: of all images, at capacity. */

@@ -264,20 +264,20 @@ rvit_cu_backward_tile rvit_cu_tile_backward(const rvit_cu_machine *machine, cons
     return tile;
 }
 
-rvit_cu_received_tile rvit_cu_tile_received(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
+rvit_cu_attention_received_tile rvit_cu_tile_attention_received(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
 {
     static const struct {
         int32_t head_dim, tile_rows, stage_rows, warps;
     } of[] = {
-#define SHAPE(name, dim, row_tiles, rows, threads, ctas) [RVIT_CU_RECEIVED_##name] = {dim, 16 * (row_tiles), rows, (threads) / 32},
-        RVIT_CU_RECEIVED_SHAPES(SHAPE)
+#define SHAPE(name, dim, row_tiles, rows, threads, ctas) [RVIT_CU_ATTENTION_RECEIVED_##name] = {dim, 16 * (row_tiles), rows, (threads) / 32},
+        RVIT_CU_ATTENTION_RECEIVED_SHAPES(SHAPE)
 #undef SHAPE
     };
     const int32_t len = size->len < 1 ? 1 : size->len;
     if (size->element_size == 4)
-        return (rvit_cu_received_tile){
+        return (rvit_cu_attention_received_tile){
             .threads = 128, .row_blocks = (int32_t)divide_up(len, 32), .shared = 2 * 32 * (size->head_dim + 4) * 4};
-    rvit_cu_received_tile tile = {0};
+    rvit_cu_attention_received_tile tile = {0};
     while (of[tile.shape].head_dim < size->head_dim)
         tile.shape++;
     const int32_t tiles = (int32_t)divide_up(len, of[tile.shape].tile_rows);

@@ -106,10 +106,10 @@ static int is_own(const rvit_vk_indirect *indirect, const rvit_vk_dispatch_size 
         return 0;
     const rvit_op *op = &indirect->ops[size->producer];
     const int is_select = op->type == RVIT_OP_SELECT;
-    if (!is_select && op->type != RVIT_OP_MATCH)
+    if (!is_select && op->type != RVIT_OP_BIPARTITE_MATCH)
         return 0;
-    const rvit_view layout = is_select ? op->select.out_cu_seqlens : op->match.out_cu_seqlens;
-    const int64_t n_images = is_select ? op->select.n_images : op->match.n_images;
+    const rvit_view layout = is_select ? op->select.out_cu_seqlens : op->bipartite_match.out_cu_seqlens;
+    const int64_t n_images = is_select ? op->select.n_images : op->bipartite_match.n_images;
     return size->groups.live.buffer == layout.buffer && size->groups.live.offset == layout.offset + n_images * 4;
 }
 

@@ -33,7 +33,7 @@ static double match_partners(double n_items, double n_b, double unit, double d4)
     return steps(n_items, THREADS) * (32.0 + steps(n_b, 8.0) * (1.0 + unit * (2.0 + steps(8.0 * d4, THREADS) + d4) + 9.0));
 }
 
-static double match_image(const rvit_vk_device *device, const rvit_match_args *a, double len)
+static double match_image(const rvit_vk_device *device, const rvit_bipartite_match_args *a, double len)
 {
     const double unit = a->unit, n = (len / unit + 1.0) / 2.0, d4 = a->head_dim / 4, team = (a->head_dim / 4 + 7) / 8 + 1;
     const double blocks = steps(n, 1024.0), s = scan(device), words = steps(len / 4.0 + 1.0, THREADS);
@@ -45,10 +45,10 @@ static double match_image(const rvit_vk_device *device, const rvit_match_args *a
     return sum + 2.0 * steps(len, THREADS) + steps(n, THREADS) * (1.0 + s);
 }
 
-static double match_loops(const rvit_vk_device *device, const rvit_match_args *a)
+static double match_loops(const rvit_vk_device *device, const rvit_bipartite_match_args *a)
 {
     const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows);
-    const double share = rvit_vk_match_share(a);
+    const double share = rvit_vk_bipartite_match_share(a);
     /* A thread counts the merges of its images window by window. */
     const double images = steps(a->n_images, THREADS) + 2.0 * share,
                  windows = a->window_cu_seqlens.buffer == NULL ? 0.0 : len / a->unit + 32.0;
@@ -138,10 +138,10 @@ static double attention_loops(const rvit_vk_device *device, const rvit_attention
     return steps(a->n_images, 1.0e9) + 64.0 + steps(len, keys) * block + steps(shape.queries * d4, shape.threads);
 }
 
-static double received_loops(const rvit_received_args *a)
+static double received_loops(const rvit_attention_received_args *a)
 {
     const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows);
-    return steps(len, RVIT_RECEIVED_QUERIES) * (1.0 + steps(a->head_dim / 4, 8.0));
+    return steps(len, RVIT_ATTENTION_RECEIVED_QUERIES) * (1.0 + steps(a->head_dim / 4, 8.0));
 }
 
 /* Table entries per axis that contribute to a line of a grid; with antialiasing the number depends on the grid. */
@@ -191,13 +191,13 @@ static double pool_loops(const rvit_vk_device *device, const rvit_pool_args *a)
     return steps(len, RVIT_POOL_ROWS) * block + THREADS / RVIT_POOL_PLAIN_COLUMNS;
 }
 
-static double probe_loops(const rvit_vk_device *device, const rvit_probe_args *a)
+static double probe_loops(const rvit_vk_device *device, const rvit_attention_pool_args *a)
 {
     const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows);
     const double teams = rvit_vk_row_teams(device), lanes = THREADS / teams;
-    const double projection = steps(a->head_dim, teams) * (1.0 + steps(RVIT_PROBE_COLUMNS, lanes) + 8.0);
-    const double stretch = 1.0 + steps(len, THREADS / RVIT_PROBE_COLUMNS) + THREADS / RVIT_PROBE_COLUMNS + projection;
-    return 3.0 * steps(len, THREADS) + 16.0 + steps(a->dim / 4, RVIT_PROBE_COLUMNS) * stretch + 2.0 * steps(a->head_dim, THREADS);
+    const double projection = steps(a->head_dim, teams) * (1.0 + steps(RVIT_ATTENTION_POOL_COLUMNS, lanes) + 8.0);
+    const double stretch = 1.0 + steps(len, THREADS / RVIT_ATTENTION_POOL_COLUMNS) + THREADS / RVIT_ATTENTION_POOL_COLUMNS + projection;
+    return 3.0 * steps(len, THREADS) + 16.0 + steps(a->dim / 4, RVIT_ATTENTION_POOL_COLUMNS) * stretch + 2.0 * steps(a->head_dim, THREADS);
 }
 
 const char *rvit_vk_loops_fit(const rvit_vk_device *device, const rvit_op *op)
@@ -205,14 +205,14 @@ const char *rvit_vk_loops_fit(const rvit_vk_device *device, const rvit_op *op)
     if (device->physical.driver.id != VK_DRIVER_ID_MESA_LLVMPIPE)
         return NULL;
     double n = 0.0;
-    if (op->type == RVIT_OP_MATCH)
-        n = match_loops(device, &op->match);
+    if (op->type == RVIT_OP_BIPARTITE_MATCH)
+        n = match_loops(device, &op->bipartite_match);
     else if (op->type == RVIT_OP_SELECT)
         n = select_loops(device, &op->select);
     else if (op->type == RVIT_OP_ATTENTION)
         n = attention_loops(device, &op->attention);
-    else if (op->type == RVIT_OP_RECEIVED)
-        n = received_loops(&op->received);
+    else if (op->type == RVIT_OP_ATTENTION_RECEIVED)
+        n = received_loops(&op->attention_received);
     else if (op->type == RVIT_OP_GRID_LAYOUT)
         n = grid_layout_loops(&op->grid_layout);
     else if (op->type == RVIT_OP_EMBED)
@@ -221,7 +221,7 @@ const char *rvit_vk_loops_fit(const rvit_vk_device *device, const rvit_op *op)
         n = pixelprune_loops(&op->pixelprune);
     else if (op->type == RVIT_OP_POOL)
         n = pool_loops(device, &op->pool);
-    else if (op->type == RVIT_OP_PROBE)
-        n = probe_loops(device, &op->probe);
+    else if (op->type == RVIT_OP_ATTENTION_POOL)
+        n = probe_loops(device, &op->attention_pool);
     return n <= MOST_ITERATIONS ? NULL : "this driver ends loops after 65,535 iterations in all, and images this long could need more";
 }

@@ -23,21 +23,21 @@ double rvit_vk_macs(const rvit_op *op)
 {
     const rvit_attention_args *a = &op->attention;
     const rvit_linear_args *l = &op->linear;
-    const rvit_match_args *m = &op->match;
-    const rvit_received_args *r = &op->received;
-    const rvit_probe_args *p = &op->probe;
+    const rvit_bipartite_match_args *m = &op->bipartite_match;
+    const rvit_attention_received_args *r = &op->attention_received;
+    const rvit_attention_pool_args *p = &op->attention_pool;
     switch (op->type) {
     case RVIT_OP_LINEAR:
         return (double)l->rows.capacity * l->in_features * (double)rvit_linear_columns(l);
     case RVIT_OP_ATTENTION:
         return 2.0 * rows_of(a->max_len, a->rows, a->n_images) * a->max_len * a->n_heads * a->head_dim;
-    case RVIT_OP_RECEIVED:
+    case RVIT_OP_ATTENTION_RECEIVED:
         return rows_of(r->max_len, r->rows, r->n_images) * r->max_len * r->n_heads * r->head_dim;
-    case RVIT_OP_MATCH:
+    case RVIT_OP_BIPARTITE_MATCH:
         return rows_of(m->max_len, m->rows, m->n_images) * m->max_len / (4.0 * m->unit) * m->head_dim + traffic(op);
     case RVIT_OP_HEAD:
         return traffic(op) + (double)op->head.n_images * op->head.n_classes * op->head.dim;
-    case RVIT_OP_PROBE:
+    case RVIT_OP_ATTENTION_POOL:
         return traffic(op) + rows_of(p->max_len, p->rows, p->n_images) * p->dim * p->n_heads +
                (double)p->n_images * p->n_heads * p->head_dim * p->dim;
     default:

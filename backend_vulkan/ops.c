@@ -17,7 +17,7 @@ static rvit_status record(rvit_vk_recorder *recorder, const rvit_op *op)
 /* Select and match write new layouts and, in a program, the sizes of the indirect dispatches that depend on them. */
 static int makes_dispatch_sizes(const rvit_op *op)
 {
-    return op->type == RVIT_OP_SELECT || op->type == RVIT_OP_MATCH;
+    return op->type == RVIT_OP_SELECT || op->type == RVIT_OP_BIPARTITE_MATCH;
 }
 
 /* Compute-only barriers cover neither transfers nor memory that indirect dispatches read. */
@@ -66,16 +66,16 @@ static int dispatch_fits(const rvit_vk_device *device, const rvit_op *op)
         const int64_t len = a->max_len < a->rows ? a->max_len : a->rows;
         const int64_t queries = rvit_vk_shape_attention(device, a).queries;
         groups = (double)((len + queries - 1) / queries) * a->n_heads * a->n_images;
-    } else if (op->type == RVIT_OP_RECEIVED) {
-        const rvit_received_args *a = &op->received;
+    } else if (op->type == RVIT_OP_ATTENTION_RECEIVED) {
+        const rvit_attention_received_args *a = &op->attention_received;
         const int64_t len = a->max_len < a->rows ? a->max_len : a->rows;
-        groups = (double)((len + RVIT_RECEIVED_KEYS - 1) / RVIT_RECEIVED_KEYS) * a->n_heads * a->n_images;
+        groups = (double)((len + RVIT_ATTENTION_RECEIVED_KEYS - 1) / RVIT_ATTENTION_RECEIVED_KEYS) * a->n_heads * a->n_images;
     } else if (op->type == RVIT_OP_HEAD) {
         groups = (double)op->head.n_images * ((op->head.n_classes + RVIT_MAX_THREADS - 1) / RVIT_MAX_THREADS);
     } else if (op->type == RVIT_OP_MEAN) {
         groups = (double)op->mean.n_images * (op->mean.dim / 4 / RVIT_MEAN_COLUMNS + 1);
-    } else if (op->type == RVIT_OP_PROBE) {
-        groups = (double)op->probe.n_images * op->probe.n_heads;
+    } else if (op->type == RVIT_OP_ATTENTION_POOL) {
+        groups = (double)op->attention_pool.n_images * op->attention_pool.n_heads;
     } else if (op->type == RVIT_OP_PREPROCESS) {
         groups = (double)rvit_vk_preprocess_groups(&op->preprocess);
     } else if (op->type == RVIT_OP_PIXELPRUNE) {
@@ -99,11 +99,11 @@ static const char *supports_copy(const rvit_copy_args *args)
 /* Number of arrays that the op's shader binds; RVIT_VK_MIN_STORAGE if every device can bind them. */
 static uint32_t most_bound(const rvit_op *op)
 {
-    if (op->type == RVIT_OP_REGROUP)
-        return RVIT_REGROUP_N_BINDINGS;
+    if (op->type == RVIT_OP_GRID_RELAYOUT)
+        return RVIT_GRID_RELAYOUT_N_BINDINGS;
     if (op->type == RVIT_OP_LAYERNORM && op->layernorm.out_dtype == RVIT_I8)
         return RVIT_LAYERNORM_N_BINDINGS;
-    return op->type == RVIT_OP_MATCH && op->match.window_cu_seqlens.buffer != NULL ? RVIT_MATCH_N_BINDINGS : RVIT_VK_MIN_STORAGE;
+    return op->type == RVIT_OP_BIPARTITE_MATCH && op->bipartite_match.window_cu_seqlens.buffer != NULL ? RVIT_BIPARTITE_MATCH_N_BINDINGS : RVIT_VK_MIN_STORAGE;
 }
 
 const char *rvit_vk_supports(const rvit_device *base, const rvit_op *op)

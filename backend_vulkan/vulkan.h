@@ -456,7 +456,7 @@ rvit_access rvit_vk_dispatch_sizes_access(const rvit_vk_recorder *recorder);
 /* One file for each op. */
 #define RVIT_OP(TYPE, name) rvit_status rvit_vk_record_##name(rvit_vk_recorder *recorder, const rvit_##name##_args *args);
 #include "core/contract/ops.def"
-int rvit_vk_match_share(const rvit_match_args *args); /* consecutive images per workgroup */
+int rvit_vk_bipartite_match_share(const rvit_bipartite_match_args *args); /* consecutive images per workgroup */
 int64_t rvit_vk_preprocess_groups(const rvit_preprocess_args *args);
 int64_t rvit_vk_pixelprune_groups(const rvit_pixelprune_args *args); /* workgroups per image; 1 if it cannot be split */
 

@@ -27,7 +27,7 @@ typedef struct point {
     bench_op op;
     rvit_attention_args args;
     rvit_rope_args rope;
-    rvit_received_args received;
+    rvit_attention_received_args received;
     rvit_buffer *qkv, *cu_seqlens, *out, *lse, *received_out, *table;
     int batch, length;
 } point;
@@ -77,7 +77,7 @@ static rvit_status enqueue(const point *p)
     case OP_ROPE:
         return rvit_rope(stream, &p->rope);
     case OP_RECEIVED:
-        return rvit_received(stream, &p->received);
+        return rvit_attention_received(stream, &p->received);
     default:
         return rvit_attention(stream, &p->args);
     }
@@ -119,7 +119,7 @@ static void open_others(point *p, const options *o, int64_t rows)
                                .q_stride = p->args.q_stride,
                                .k_stride = p->args.k_stride,
                                .table = {p->table, 0}};
-    p->received = (rvit_received_args){.struct_size = sizeof p->received,
+    p->received = (rvit_attention_received_args){.struct_size = sizeof p->received,
                                        .dtype = o->dtype,
                                        .n_images = p->args.n_images,
                                        .n_heads = o->heads,

@@ -131,7 +131,7 @@ static void select_mass(void *s)
 static void match(void *user)
 {
     const stage *s = user;
-    rvit_match_args args = RVIT_MATCH_ARGS_INIT;
+    rvit_bipartite_match_args args = RVIT_BIPARTITE_MATCH_ARGS_INIT;
     args.dtype = s->o->dtype;
     args.n_images = s->batch;
     args.max_len = s->length;
@@ -148,7 +148,7 @@ static void match(void *user)
     args.out_cu_seqlens = view(s->after);
     args.src_rows = view(s->src_rows);
     args.next_rows = view(s->next_rows);
-    bench_check(rvit_match(s->d->stream, &args), "match");
+    bench_check(rvit_bipartite_match(s->d->stream, &args), "match");
 }
 
 /* Uses the layout of the last match. */

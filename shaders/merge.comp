@@ -1,4 +1,4 @@
-// Weighted means of the rows that match.comp linked into lists. A thread computes four elements of a row.
+// Weighted means of the rows that bipartite_match.comp linked into lists. A thread computes four elements of a row.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface_prune.h"

@@ -34,7 +34,7 @@ if(RVIT_HAVE_VULKAN)
   set(of_ops *_variants attention_options proportional_attention embed_resamples grid_rope_vectors grid_windows_limits head_norms head_sizes
     layernorm_bytes layernorm_rows linear_bytes_of_models linear_forms match_in_units match_lengths match_long_in_windows mean_widths
     merge_rows pack_row_sizes pixelprune_random pool_shapes pool_sizes preprocess_batches probe_shapes probe_sizes
-    quantize_activations received_scales regroup_random score_near_anchors select_top_k)
+    quantize_activations received_scales grid_relayout_random score_near_anchors select_top_k)
   list(JOIN of_ops "," of_ops)
   foreach(tier subgroup scalar)
     shader_test(${tier} test_ops --backend vulkan --tier ${tier} --choice ${of_ops})

@@ -394,9 +394,9 @@ static rvit_status prepare_attention_backward(rvit_op *op)
     return check_stride(op, "d_v_stride", &a->d_v_stride, width, 8);
 }
 
-static rvit_status prepare_received(rvit_op *op)
+static rvit_status prepare_attention_received(rvit_op *op)
 {
-    rvit_received_args *a = &op->received;
+    rvit_attention_received_args *a = &op->attention_received;
     RVIT_TRY(check_heads(op, a->n_images, a->n_heads, a->head_dim, a->max_len, a->rows));
     RVIT_TRY(check_scale(op, &a->scale, a->head_dim));
     return check_strides(op, &a->q_stride, &a->k_stride, NULL, HEADS_WIDTH(a));
@@ -588,9 +588,9 @@ static rvit_status prepare_select(rvit_op *op)
     return a->mode == RVIT_SELECT_MASK ? RVIT_OK : prepare_score(op);
 }
 
-static rvit_status prepare_regroup(rvit_op *op)
+static rvit_status prepare_grid_relayout(rvit_op *op)
 {
-    const rvit_regroup_args *a = &op->regroup;
+    const rvit_grid_relayout_args *a = &op->grid_relayout;
     RVIT_TRY(check_batch(op, a->n_images, a->max_len, a->rows));
     RVIT_TRY(check_range(op, "n_windows", a->n_windows, 0, 1 << 30));
     return check_range(op, "unit", a->unit, 1, MAX_UNIT);
@@ -606,14 +606,14 @@ static rvit_status prepare_mean(rvit_op *op)
     return check_multiple(op, "first_column", a->first_column, 4);
 }
 
-static rvit_status prepare_match(rvit_op *op)
+static rvit_status prepare_bipartite_match(rvit_op *op)
 {
-    rvit_match_args *a = &op->match;
+    rvit_bipartite_match_args *a = &op->bipartite_match;
     RVIT_TRY(check_batch(op, a->n_images, a->max_len, a->rows));
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, INT32_MAX - 1));
     RVIT_TRY(check_head_dim(op, a->n_heads, a->head_dim));
     RVIT_TRY(check_range(op, "merges", a->merges, 0, INT32_MAX - 1));
-    RVIT_TRY(check_range(op, "unit", a->unit, 0, RVIT_MATCH_MAX_UNIT));
+    RVIT_TRY(check_range(op, "unit", a->unit, 0, RVIT_BIPARTITE_MATCH_MAX_UNIT));
     RVIT_TRY(check_range(op, "n_windows", a->n_windows, 0, 1 << 30));
     if (a->unit == 0)
         a->unit = 1;
@@ -684,9 +684,9 @@ static rvit_status prepare_pool(rvit_op *op)
     return check_optional_norm(op, a->norm, a->eps, a->gamma, a->beta);
 }
 
-static rvit_status prepare_probe(rvit_op *op)
+static rvit_status prepare_attention_pool(rvit_op *op)
 {
-    rvit_probe_args *a = &op->probe;
+    rvit_attention_pool_args *a = &op->attention_pool;
     RVIT_TRY(check_batch(op, a->n_images, a->max_len, a->rows));
     RVIT_TRY(check_range(op, "n_heads", a->n_heads, 1, 1 << 16));
     RVIT_TRY(check_range(op, "head_dim", a->head_dim, 4, 192));

@@ -144,17 +144,17 @@ rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op)
         return check_layout(stream, op->name.cu_seqlens, op->name.n_images, op->name.max_len, op->name.rows);
         OF_BATCH(ATTENTION, attention)
         OF_BATCH(ATTENTION_BACKWARD, attention_backward)
-        OF_BATCH(RECEIVED, received)
+        OF_BATCH(ATTENTION_RECEIVED, attention_received)
         OF_BATCH(SELECT, select)
         OF_BATCH(MEAN, mean)
-        OF_BATCH(MATCH, match)
+        OF_BATCH(BIPARTITE_MATCH, bipartite_match)
         OF_BATCH(POOL, pool)
-        OF_BATCH(PROBE, probe)
+        OF_BATCH(ATTENTION_POOL, attention_pool)
         OF_BATCH(PIXELPRUNE, pixelprune)
 #undef OF_BATCH
-    case RVIT_OP_REGROUP:
-        RVIT_TRY(check_layout(stream, op->regroup.cu_seqlens, op->regroup.n_images, op->regroup.max_len, op->regroup.rows));
-        return check_layout(stream, op->regroup.out_cu_seqlens, op->regroup.n_images, op->regroup.max_len, op->regroup.rows);
+    case RVIT_OP_GRID_RELAYOUT:
+        RVIT_TRY(check_layout(stream, op->grid_relayout.cu_seqlens, op->grid_relayout.n_images, op->grid_relayout.max_len, op->grid_relayout.rows));
+        return check_layout(stream, op->grid_relayout.out_cu_seqlens, op->grid_relayout.n_images, op->grid_relayout.max_len, op->grid_relayout.rows);
     case RVIT_OP_HEAD:
         if (op->head.cu_seqlens.buffer == NULL)
             return RVIT_OK;

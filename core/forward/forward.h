@@ -83,14 +83,14 @@ rvit_status rvit_forward_find_anchors(forward *f);
 rvit_pool_args rvit_forward_pool_of(const forward *f, rvit_pool_mode mode);
 /* Pools the rows for the head, unless it reads the CLS row. */
 rvit_status rvit_forward_pool_rows(forward *f);
-/* Attends to the normalised rows of each image with the query of attention pooling, to the wide array. probs: optional, as rvit_probe. */
-rvit_status rvit_forward_probe(const forward *f, rvit_view probs);
+/* Attends to the normalised rows of each image with the query of attention pooling, to the wide array. probs: optional, as rvit_attention_pool. */
+rvit_status rvit_forward_attention_pool(const forward *f, rvit_view probs);
 static inline int rvit_forward_wants(const forward *f, rvit_output output, int here)
 {
     return here && (f->plan->desc.outputs & (int32_t)output) != 0;
 }
 /* The attention that each row receives, to out. Call it right after attention, while qkv is in the wide array. */
-rvit_status rvit_forward_received(const forward *f, rvit_view out);
+rvit_status rvit_forward_attention_received(const forward *f, rvit_view out);
 /* Outputs x after a block. */
 rvit_status rvit_forward_block_features(const forward *f);
 /* Copies f->rows, row_size bytes each, to an array that the host reads, in the order that the session reports. */

@@ -105,10 +105,10 @@ static rvit_status head(const forward *f)
     return rvit_stream_add(f->stream, &op);
 }
 
-rvit_status rvit_forward_received(const forward *f, rvit_view out)
+rvit_status rvit_forward_attention_received(const forward *f, rvit_view out)
 {
     const rvit_model *model = f->model;
-    rvit_received_args args = RVIT_RECEIVED_ARGS_INIT;
+    rvit_attention_received_args args = RVIT_ATTENTION_RECEIVED_ARGS_INIT;
     args.dtype = model->dtype;
     const rvit_attention_ranges ranges = rvit_forward_attention_ranges(f);
     args.n_images = ranges.n;
@@ -123,7 +123,7 @@ rvit_status rvit_forward_received(const forward *f, rvit_view out)
     args.key_bias = f->key_bias;
     args.lse = f->lse;
     args.out = out;
-    return rvit_received(f->stream, &args);
+    return rvit_attention_received(f->stream, &args);
 }
 
 rvit_status rvit_forward_block_features(const forward *f)

@@ -42,7 +42,7 @@ static rvit_status pool(const forward *f, rvit_pool_mode mode, int norms, int64_
     return rvit_pool(f->stream, &args);
 }
 
-rvit_status rvit_forward_probe(const forward *f, rvit_view probs)
+rvit_status rvit_forward_attention_pool(const forward *f, rvit_view probs)
 {
     const rvit_model *model = f->model;
     const rvit_map_weights *w = &model->map;
@@ -50,7 +50,7 @@ rvit_status rvit_forward_probe(const forward *f, rvit_view probs)
     linear.out_dtype = RVIT_F32;
     linear.out = view(f, f->plan->map_logits);
     RVIT_TRY(rvit_forward_add_linear(f, &linear));
-    rvit_probe_args args = RVIT_PROBE_ARGS_INIT;
+    rvit_attention_pool_args args = RVIT_ATTENTION_POOL_ARGS_INIT;
     args.dtype = args.out_dtype = model->dtype;
     args.n_images = f->plan->desc.max_images;
     args.n_heads = w->n_heads;
@@ -67,7 +67,7 @@ rvit_status rvit_forward_probe(const forward *f, rvit_view probs)
     args.bias = w->value_bias;
     args.out = f->wide;
     args.probs = probs;
-    return rvit_probe(f->stream, &args);
+    return rvit_attention_pool(f->stream, &args);
 }
 
 /* Attention pooling, followed by its MLP on one row per image. */
@@ -76,7 +76,7 @@ static rvit_status attention_pool(forward *f)
     const rvit_model *model = f->model;
     const rvit_map_weights *w = &model->map;
     RVIT_TRY(rvit_forward_layernorm(f, model->norm_gamma, model->norm_beta, model->info.eps, model->dtype, f->normed));
-    RVIT_TRY(rvit_forward_probe(f, absent));
+    RVIT_TRY(rvit_forward_attention_pool(f, absent));
     forward images = *f;
     images.rows = (rvit_rows){.capacity = f->plan->desc.max_images};
     images.padding_rows = 0;

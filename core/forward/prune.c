@@ -60,7 +60,7 @@ static rvit_status probe(forward *f, rvit_view out)
 {
     const rvit_model *model = f->model;
     RVIT_TRY(rvit_forward_layernorm(f, model->norm_gamma, model->norm_beta, model->info.eps, model->dtype, f->normed));
-    return rvit_forward_probe(f, out);
+    return rvit_forward_attention_pool(f, out);
 }
 
 /* The attention that the policy scores by. */
@@ -165,7 +165,7 @@ static rvit_status select_rows(forward *f)
         RVIT_TRY(rvit_forward_trace(f, args.scores, stage->scores.size, view(f, stage->trace_scores)));
     f->gathers = 1;
     rvit_forward_enter_segment(f, f->stage + 1);
-    RVIT_TRY(rvit_forward_regroup(f));
+    RVIT_TRY(rvit_forward_grid_relayout(f));
     return carry_positions(f);
 }
 
@@ -175,7 +175,7 @@ static rvit_status merge(forward *f)
     const rvit_model *model = f->model;
     const rvit_segment *before = &f->plan->segments[f->stage];
     const rvit_stage_plan *stage = &f->plan->stages[f->stage];
-    rvit_match_args match = RVIT_MATCH_ARGS_INIT;
+    rvit_bipartite_match_args match = RVIT_BIPARTITE_MATCH_ARGS_INIT;
     match.dtype = model->dtype;
     match.n_images = f->plan->desc.max_images;
     match.max_len = before->max_len;
@@ -195,7 +195,7 @@ static rvit_status merge(forward *f)
     match.window_cu_seqlens = f->window_cu_seqlens;
     match.src_rows = view(f, stage->src_rows);
     match.next_rows = view(f, stage->next_rows);
-    RVIT_TRY(rvit_match(f->stream, &match));
+    RVIT_TRY(rvit_bipartite_match(f->stream, &match));
     RVIT_TRY(rvit_forward_trace(f, match.metric, stage->trace_metric.size, view(f, stage->trace_metric)));
 
     rvit_merge_args args = RVIT_MERGE_ARGS_INIT;
@@ -216,7 +216,7 @@ static rvit_status merge(forward *f)
     f->other_x = f->x;
     f->x = args.out_x;
     f->key_bias = args.out_key_bias;
-    RVIT_TRY(rvit_forward_regroup(f));
+    RVIT_TRY(rvit_forward_grid_relayout(f));
     return carry_positions(f);
 }
 

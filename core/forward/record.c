@@ -342,9 +342,9 @@ static rvit_status embed(forward *f)
 static rvit_status output_received(const forward *f)
 {
     if (f->plan->received_rows.place == RVIT_PLACE_NONE)
-        return rvit_forward_received(f, view(f, f->plan->received));
+        return rvit_forward_attention_received(f, view(f, f->plan->received));
     const rvit_view rows = view(f, f->plan->received_rows);
-    RVIT_TRY(rvit_forward_received(f, rows));
+    RVIT_TRY(rvit_forward_attention_received(f, rows));
     return rvit_forward_output_rows(f, rows, 4 * (int64_t)f->model->info.n_heads, f->plan->received);
 }
 
@@ -376,7 +376,7 @@ static rvit_status block(forward *f, int32_t index)
     f->lse = scores_received || outputs_received ? view(f, f->plan->lse) : absent;
     RVIT_TRY(attention(f));
     if (scores_received)
-        RVIT_TRY(rvit_forward_received(f, view(f, f->plan->probs)));
+        RVIT_TRY(rvit_forward_attention_received(f, view(f, f->plan->probs)));
     if (outputs_received)
         RVIT_TRY(output_received(f));
     if (anchors)

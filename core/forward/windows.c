@@ -25,12 +25,12 @@ void rvit_forward_lay_out_groups(const forward *f, rvit_grid_layout_args *args)
     args->unit_rows = f->unit_rows;
 }
 
-rvit_status rvit_forward_regroup(forward *f)
+rvit_status rvit_forward_grid_relayout(forward *f)
 {
     const rvit_session_plan *plan = f->plan;
     const rvit_stage_plan *stage = &plan->stages[f->stage - 1];
     const rvit_segment *before = &plan->segments[f->stage - 1];
-    rvit_regroup_args args = RVIT_REGROUP_ARGS_INIT;
+    rvit_grid_relayout_args args = RVIT_GRID_RELAYOUT_ARGS_INIT;
     if (f->model->info.merge == 0)
         return RVIT_OK;
     args.n_images = plan->desc.max_images;
@@ -50,5 +50,5 @@ rvit_status rvit_forward_regroup(forward *f)
         f->window_cu_seqlens = args.out_window_cu_seqlens = view(f, stage->window_cu_seqlens);
     if (f->unit_rows.buffer != NULL)
         f->unit_rows = args.out_unit_rows = view(f, stage->unit_rows);
-    return rvit_regroup(f->stream, &args);
+    return rvit_grid_relayout(f->stream, &args);
 }

@@ -15,6 +15,6 @@ rvit_attention_ranges rvit_forward_attention_ranges(const forward *f);
 /* Sets the args of the batch layout for merge groups and windows. */
 void rvit_forward_lay_out_groups(const forward *f, rvit_grid_layout_args *args);
 /* Updates merge groups and windows after a stage. */
-rvit_status rvit_forward_regroup(forward *f);
+rvit_status rvit_forward_grid_relayout(forward *f);
 
 #endif

@@ -38,7 +38,7 @@ void rvit_resolve_pooling(rvit_vit_config *config, rvit_facts *facts)
         resolve_map(config, facts);
 }
 
-/* rvit_probe limits the head width of attention pooling. */
+/* rvit_attention_pool limits the head width of attention pooling. */
 static rvit_status check_map(const char *path, const rvit_vit_config *config, const rvit_facts *facts, rvit_unsupported *unsupported)
 {
     const rvit_fact_value *heads = &facts->of[RVIT_FACT_MAP_HEADS], *prefix = &facts->of[RVIT_FACT_POOL_PREFIX];

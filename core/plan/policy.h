@@ -34,7 +34,7 @@ typedef struct rvit_policy {
     rvit_policy_count count;
     int32_t by_pixels; /* 1: the mask is made from the pixels of patches, by rvit_pixelprune */
     int32_t fuses;     /* 1: what is dropped leaves a fused token */
-    int32_t merges;    /* 1: rows are merged (rvit_match, rvit_merge), not selected */
+    int32_t merges;    /* 1: rows are merged (rvit_bipartite_match, rvit_merge), not selected */
 } rvit_policy;
 
 static inline const char *rvit_policy_name(const rvit_policy *policy)

@@ -76,7 +76,7 @@ static void follow(const rvit_session *s, int32_t index, int32_t image, follow_f
         }
         return;
     }
-    /* The prefix, then what is left of the rows of even place, then of odd place (rvit_match). */
+    /* The prefix, then what is left of the rows of even place, then of odd place (rvit_bipartite_match). */
     for (int32_t pass = 0; pass < 3; pass++)
         for (int32_t row = 0; row < f.n; row++)
             if ((row < n_prefix ? 0 : 1 + row % 2) == pass && f.keep[row])

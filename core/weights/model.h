@@ -33,7 +33,7 @@ typedef struct rvit_predictor_weights {
     rvit_view keep_weight, keep_bias;     /* out_conv.4: [2, dim / 4] */
 } rvit_predictor_weights;
 
-/* Attention pooling (rvit_probe). The query is folded into the keys' weights; rows past the heads are 0. */
+/* Attention pooling (rvit_attention_pool). The query is folded into the keys' weights; rows past the heads are 0. */
 typedef struct rvit_map_weights {
     rvit_view query_weight, value_weight, value_bias, proj_weight, proj_bias;
     rvit_view norm_gamma, norm_beta, fc1_weight, fc1_bias, fc2_weight, fc2_bias;

@@ -37,14 +37,14 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_device_create(void *context, const
 /* The CUcontext of a device. INVALID_ARGUMENT for a device of another backend. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_device_context(const rvit_device *device, void **out_context);
 
-/* Makes rvit_select and rvit_match on a wrapped stream use this device memory as working memory,
+/* Makes rvit_select and rvit_bipartite_match on a wrapped stream use this device memory as working memory,
    from now on, instead of the stream's own. address: a multiple of 16; size: in bytes, 0: back to
    the stream's own. An op zeroes the part that it needs. It can therefore be captured into a graph
    without having run before, and streams need no order between them as long as their memory
    differs. The caller keeps the memory alive until the work that uses it is done, and as long as
    the graphs that captured it. An op that needs more fails with INVALID_ARGUMENT. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_stream_set_workspace(rvit_stream *stream, void *address, int64_t size);
-/* The most bytes of working memory that a rvit_select or rvit_match of these capacities needs. */
+/* The most bytes of working memory that a rvit_select or rvit_bipartite_match of these capacities needs. */
 RVIT_API int64_t rvit_cuda_workspace_size(int32_t n_images, int64_t rows);
 
 #ifdef __cplusplus

@@ -131,7 +131,7 @@ RVIT_API int64_t rvit_attention_backward_workspace(const rvit_attention_backward
    is -infinity contributes nothing. The order of the sum is fixed, so the result of an image does not
    depend on the other images of the batch and is the same in every run, bit for bit. Pass out to
    rvit_select as cls_probs with RVIT_SCORE_CLS_ATTENTION to score a row by its mean over all heads. */
-typedef struct rvit_received_args {
+typedef struct rvit_attention_received_args {
     size_t struct_size;
     rvit_dtype dtype; /* of q and k */
     int32_t n_images;
@@ -146,9 +146,9 @@ typedef struct rvit_received_args {
     rvit_view key_bias;         /* optional: f32 [rows] */
     rvit_view lse;              /* f32 [rows, n_heads] */
     rvit_view out;              /* f32 [rows, n_heads] */
-} rvit_received_args;
-#define RVIT_RECEIVED_ARGS_INIT RVIT_INIT(rvit_received_args)
-RVIT_API RVIT_NODISCARD rvit_status rvit_received(rvit_stream *stream, const rvit_received_args *args);
+} rvit_attention_received_args;
+#define RVIT_ATTENTION_RECEIVED_ARGS_INIT RVIT_INIT(rvit_attention_received_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_attention_received(rvit_stream *stream, const rvit_attention_received_args *args);
 
 /* Rotary position embedding (RoPE): rotates the queries and keys of a row by the row's position, in place,
    by the same angles in every head. With position p and D = head_dim, for j < D / 2
@@ -522,7 +522,7 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_pool(rvit_stream *stream, const rvit_po
        out[i, h * head_dim + j] = weight[h * head_dim + j, :] . z + bias[h * head_dim + j]
    weight and bias are those of the value projection. An image without rows gets zeros. The result of an
    image does not depend on the other images of the batch, bit for bit. */
-typedef struct rvit_probe_args {
+typedef struct rvit_attention_pool_args {
     size_t struct_size;
     rvit_dtype dtype;     /* of x and weight */
     rvit_dtype out_dtype; /* of out */
@@ -541,14 +541,14 @@ typedef struct rvit_probe_args {
     rvit_view bias;        /* optional: f32 [n_heads * head_dim] */
     rvit_view out;         /* [n_images, n_heads * head_dim] */
     rvit_view probs;       /* optional out: f32 [rows, n_heads], p */
-} rvit_probe_args;
-#define RVIT_PROBE_ARGS_INIT RVIT_INIT(rvit_probe_args)
-RVIT_API RVIT_NODISCARD rvit_status rvit_probe(rvit_stream *stream, const rvit_probe_args *args);
+} rvit_attention_pool_args;
+#define RVIT_ATTENTION_POOL_ARGS_INIT RVIT_INIT(rvit_attention_pool_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_attention_pool(rvit_stream *stream, const rvit_attention_pool_args *args);
 
 /* logits[i, :] = concat_{j < n_tokens} norm(x[cu_seqlens[i] + j, :]) weight^T + bias. An image with
    fewer than n_tokens rows gets zeros. A distilled model uses n_tokens = 2 with the weights of both heads
    side by side and halved. Without cu_seqlens, x is [n_images * n_tokens, dim], as written by rvit_pool
-   and rvit_probe, and image i begins at row i * n_tokens. Without gamma there is no norm. */
+   and rvit_attention_pool, and image i begins at row i * n_tokens. Without gamma there is no norm. */
 typedef struct rvit_head_args {
     size_t struct_size;
     rvit_dtype dtype;        /* of x */

@@ -23,7 +23,7 @@ typedef enum rvit_score_type {
        l + 16, 8, 4, 2, 1. */
     RVIT_SCORE_L2 = 1,
     /* The sum of cls_probs over the heads, in order, times the float32 value of 1 / n_heads. For a model
-       without a CLS token, cls_probs may be the output of rvit_received. */
+       without a CLS token, cls_probs may be the output of rvit_attention_received. */
     RVIT_SCORE_CLS_ATTENTION = 2,
     /* CLS_ATTENTION times the square root of L2 (ATS: x holds the value vectors of all heads). */
     RVIT_SCORE_CLS_NORM = 3,
@@ -160,7 +160,7 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_select(rvit_stream *stream, const rvit_
      unit_cu_seqlens            out_cu_seqlens / unit
      out_window_cu_seqlens[w]   the first row of window w: the number of kept rows before window_cu_seqlens[w]
      out_unit_rows              the kept groups in the order of unit_rows, as indices among the kept groups */
-typedef struct rvit_regroup_args {
+typedef struct rvit_grid_relayout_args {
     size_t struct_size;
     int32_t n_images;
     int32_t n_windows;
@@ -176,9 +176,9 @@ typedef struct rvit_regroup_args {
     rvit_view unit_cu_seqlens;       /* out: int32 [n_images + 1], 4-byte aligned */
     rvit_view out_window_cu_seqlens; /* out, with window_cu_seqlens: the same size */
     rvit_view out_unit_rows;         /* out, with unit_rows: the same size */
-} rvit_regroup_args;
-#define RVIT_REGROUP_ARGS_INIT RVIT_INIT(rvit_regroup_args)
-RVIT_API RVIT_NODISCARD rvit_status rvit_regroup(rvit_stream *stream, const rvit_regroup_args *args);
+} rvit_grid_relayout_args;
+#define RVIT_GRID_RELAYOUT_ARGS_INIT RVIT_INIT(rvit_grid_relayout_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_grid_relayout(rvit_stream *stream, const rvit_grid_relayout_args *args);
 
 /* Replaces columns first_column .. dim-1 of every row by their mean over the rows of its image past the
    prefix, or by 0 if there are none: the global feature of DynamicViT's predictor. */
@@ -212,7 +212,7 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_mean(rvit_stream *stream, const rvit_me
 
    With window_cu_seqlens, a group is merged only into a group of its own window. Groups without a partner
    in their window cannot be merged, so an image may merge fewer than (n / unit) / 2 groups. */
-typedef struct rvit_match_args {
+typedef struct rvit_bipartite_match_args {
     size_t struct_size;
     rvit_dtype dtype; /* of k */
     int32_t n_images;
@@ -238,16 +238,16 @@ typedef struct rvit_match_args {
     int32_t unit;      /* rows of a group, up to 4; 0, 1: no groups */
     int32_t n_windows; /* with window_cu_seqlens */
     /* Optional, with unit above 1: int32 [n_windows + 1], 4-byte aligned, as written by rvit_grid_layout
-       or rvit_regroup */
+       or rvit_grid_relayout */
     rvit_view window_cu_seqlens;
-} rvit_match_args;
-#define RVIT_MATCH_ARGS_INIT RVIT_INIT(rvit_match_args)
-RVIT_API RVIT_NODISCARD rvit_status rvit_match(rvit_stream *stream, const rvit_match_args *args);
+} rvit_bipartite_match_args;
+#define RVIT_BIPARTITE_MATCH_ARGS_INIT RVIT_INIT(rvit_bipartite_match_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_bipartite_match(rvit_stream *stream, const rvit_bipartite_match_args *args);
 
 /* Token merging, second half. out_x[t] is the mean of the rows in t's list, weighted by their sizes and
    added in list order (a single row is copied). out_sizes[t] is the sum of their sizes, and
    out_key_bias[t] is its natural logarithm, the bias that proportional attention adds to the logits of a
-   merged token. A list that does not ascend (rvit_match never writes one) is followed only up to its
+   merged token. A list that does not ascend (rvit_bipartite_match never writes one) is followed only up to its
    first descent. */
 typedef struct rvit_merge_args {
     size_t struct_size;
@@ -257,7 +257,7 @@ typedef struct rvit_merge_args {
     int32_t dim;            /* multiple of 4 */
     rvit_view x;            /* [x_rows, dim] */
     rvit_view sizes;        /* optional: f32 [x_rows]; absent: all are 1 */
-    rvit_view src_rows;     /* int32 [rows], as written by rvit_match */
+    rvit_view src_rows;     /* int32 [rows], as written by rvit_bipartite_match */
     rvit_view next_rows;    /* int32 [x_rows] */
     rvit_view out_x;        /* [rows, dim]; must not be x */
     rvit_view out_sizes;    /* f32 [rows]; must not be sizes */
@@ -278,7 +278,7 @@ typedef struct rvit_positions_args {
     int32_t n_positions; /* 1 or more: tokens per image of the unpruned batch. Not used with
                             positions */
     rvit_view src_rows;  /* int32 [rows], each below source_rows: as written by rvit_select or
-                            rvit_match */
+                            rvit_bipartite_match */
     rvit_view keep;      /* optional: uint8 [source_rows], as written by the same call. Needed only
                             with fused tokens */
     rvit_view positions; /* optional: int32 [source_rows]: the output of the previous stage. Absent
@@ -390,7 +390,7 @@ typedef enum rvit_prune_type {
        same for every image and for equal seeds. keep (0.5). */
     RVIT_PRUNE_RANDOM = 12,
     /* "received". Between attention and MLP of one block (3), keeps the top max(1, trunc(keep * n)) by the
-       mean attention received in that block (rvit_received), averaged over the heads. Needs no CLS token.
+       mean attention received in that block (rvit_attention_received), averaged over the heads. Needs no CLS token.
        keep (0.5). */
     RVIT_PRUNE_RECEIVED = 13,
     /* "fastervlm". FasterVLM (arXiv 2412.01818), which prunes the tokens passed to a language model: after

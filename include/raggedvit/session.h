@@ -30,7 +30,7 @@ typedef enum rvit_output {
     RVIT_OUTPUT_NORMALIZED = 16,
     /* The rows after block rvit_session_desc.features_block, before any norm (LLaVA reads those of block -2). */
     RVIT_OUTPUT_BLOCK_FEATURES = 32,
-    /* The attention that each row receives in block rvit_session_desc.received_block: see rvit_received. */
+    /* The attention that each row receives in block rvit_session_desc.received_block: see rvit_attention_received. */
     RVIT_OUTPUT_RECEIVED_ATTENTION = 64,
     RVIT_OUTPUT_MERGED = 128,   /* the merged row of each merge group after the last block (Qwen's merger) */
     RVIT_OUTPUT_DEEPSTACK = 256 /* merged rows of earlier blocks, each by a merger of its own (Qwen3-VL's deepstack) */

@@ -150,13 +150,13 @@ struct rvit_attention_push {
     int q_at, k_at, v_at, cu_seqlens_at, key_bias_at, out_at, cls_probs_at, lse_at;
 };
 
-/* received.comp: a group of RVIT_MAX_THREADS takes RECEIVED_KEYS keys of a head, and RECEIVED_QUERIES queries at a time; the
+/* attention_received.comp: a group of RVIT_MAX_THREADS takes RECEIVED_KEYS keys of a head, and RECEIVED_QUERIES queries at a time; the
    RECEIVED_COLUMNS threads of a line share keys. */
-#define RVIT_RECEIVED_KEYS 64
-#define RVIT_RECEIVED_QUERIES 32
-#define RVIT_RECEIVED_COLUMNS 8
-#define RVIT_RECEIVED_HAS_BIAS 1
-struct rvit_received_push {
+#define RVIT_ATTENTION_RECEIVED_KEYS 64
+#define RVIT_ATTENTION_RECEIVED_QUERIES 32
+#define RVIT_ATTENTION_RECEIVED_COLUMNS 8
+#define RVIT_ATTENTION_RECEIVED_HAS_BIAS 1
+struct rvit_attention_received_push {
     int n_images, n_heads, max_len, rows;
     int n_tiles; /* key tiles, at capacity */
     int dim4;    /* head_dim / 4 */
@@ -206,15 +206,15 @@ struct rvit_pool_push {
     int cu_seqlens_at, x_at, sizes_at, gamma_at, beta_at, out_at;
 };
 
-/* probe.comp: a group takes a head of an image, and 4 * PROBE_COLUMNS columns at a time. */
-#define RVIT_PROBE_COLUMNS 64
-#define RVIT_PROBE_MAX_HEAD_DIM 192
-#define RVIT_PROBE_TEAMS 1
-#define RVIT_PROBE_FLAGS 2
-#define RVIT_PROBE_HAS_SIZES 1
-#define RVIT_PROBE_HAS_BIAS 2
-#define RVIT_PROBE_HAS_PROBS 4
-struct rvit_probe_push {
+/* attention_pool.comp: a group takes a head of an image, and 4 * PROBE_COLUMNS columns at a time. */
+#define RVIT_ATTENTION_POOL_COLUMNS 64
+#define RVIT_ATTENTION_POOL_MAX_HEAD_DIM 192
+#define RVIT_ATTENTION_POOL_TEAMS 1
+#define RVIT_ATTENTION_POOL_FLAGS 2
+#define RVIT_ATTENTION_POOL_HAS_SIZES 1
+#define RVIT_ATTENTION_POOL_HAS_BIAS 2
+#define RVIT_ATTENTION_POOL_HAS_PROBS 4
+struct rvit_attention_pool_push {
     int n_images, n_heads, max_len, rows;
     int dim4; /* dim / 4 */
     int head_dim, logits_stride;

@@ -49,13 +49,13 @@ struct rvit_select_push {
         rules_at; /* of the dispatch sizes that depend on the number of remaining rows; in words past the state */
 };
 
-/* regroup.comp: a group processes one image after another; threads take windows. */
-#define RVIT_REGROUP_FLAGS 1
-#define RVIT_REGROUP_HAS_WINDOWS 1
-#define RVIT_REGROUP_HAS_UNITS 2
-#define RVIT_REGROUP_MOST_GROUPS 1024
-#define RVIT_REGROUP_N_BINDINGS 9
-struct rvit_regroup_push {
+/* grid_relayout.comp: a group processes one image after another; threads take windows. */
+#define RVIT_GRID_RELAYOUT_FLAGS 1
+#define RVIT_GRID_RELAYOUT_HAS_WINDOWS 1
+#define RVIT_GRID_RELAYOUT_HAS_UNITS 2
+#define RVIT_GRID_RELAYOUT_MOST_GROUPS 1024
+#define RVIT_GRID_RELAYOUT_N_BINDINGS 9
+struct rvit_grid_relayout_push {
     int n_images, max_len, rows, n_prefix;
     int n_windows, unit;
     int cu_seqlens_at, out_cu_seqlens_at, src_rows_at, keep_at, window_cu_seqlens_at, unit_rows_at, unit_cu_seqlens_at;
@@ -71,12 +71,12 @@ struct rvit_mean_push {
     int cu_seqlens_at, x_at;
 };
 
-/* match.comp: a group takes `share` consecutive images. */
-#define RVIT_MATCH_HEAD_DIM 1
-#define RVIT_MATCH_LONG 2
-#define RVIT_MATCH_UNIT 3
-#define RVIT_MATCH_N_BINDINGS 9
-struct rvit_match_push {
+/* bipartite_match.comp: a group takes `share` consecutive images. */
+#define RVIT_BIPARTITE_MATCH_HEAD_DIM 1
+#define RVIT_BIPARTITE_MATCH_LONG 2
+#define RVIT_BIPARTITE_MATCH_UNIT 3
+#define RVIT_BIPARTITE_MATCH_N_BINDINGS 9
+struct rvit_bipartite_match_push {
     int n_images, max_len, rows, n_prefix;
     int n_heads, k_stride4, merges;
     int n_windows, windows_at;

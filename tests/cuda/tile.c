@@ -87,11 +87,11 @@ static void check_received(const rvit_cu_machine *m, const rvit_cu_attention_siz
     static const struct {
         int32_t dim, row_tiles, threads;
     } shapes[] = {
-#define SHAPE(name, dim, row_tiles, rows, threads, ctas) [RVIT_CU_RECEIVED_##name] = {dim, row_tiles, threads},
-        RVIT_CU_RECEIVED_SHAPES(SHAPE)
+#define SHAPE(name, dim, row_tiles, rows, threads, ctas) [RVIT_CU_ATTENTION_RECEIVED_##name] = {dim, row_tiles, threads},
+        RVIT_CU_ATTENTION_RECEIVED_SHAPES(SHAPE)
 #undef SHAPE
     };
-    const rvit_cu_received_tile t = rvit_cu_tile_received(m, size);
+    const rvit_cu_attention_received_tile t = rvit_cu_tile_attention_received(m, size);
     const int32_t rows = size->element_size == 4 ? 32 : t.threads / 32 * 16 * shapes[t.shape].row_tiles;
     assert_true(t.threads >= 32 && t.threads % 32 == 0 && t.threads <= shapes[t.shape].threads);
     assert_true(t.shared > 0 && t.shared + 1024 <= m->max_shared);
@@ -396,19 +396,19 @@ static void images_are_shared(void **state)
                     assert_true(t.parts >= 1 && (t.parts == 1 || (t.parts - 1) * 8 < len));
                 }
                 for (int32_t dim = 8; dim <= 128; dim += 24) {
-                    const rvit_cu_image_tile t = rvit_cu_tile_match(&machines[m], images[i], len, dim, 1);
-                    assert_int_equal(t.threads, RVIT_CU_MATCH_THREADS);
-                    assert_true(t.shared >= RVIT_CU_MATCH_FIXED + t.held_rows * (dim + 4) * 4 && t.shared <= machines[m].max_shared);
-                    assert_true(t.held_rows == len || len * (dim + 4) * 4 > machines[m].max_shared - RVIT_CU_MATCH_FIXED);
+                    const rvit_cu_image_tile t = rvit_cu_tile_bipartite_match(&machines[m], images[i], len, dim, 1);
+                    assert_int_equal(t.threads, RVIT_CU_BIPARTITE_MATCH_THREADS);
+                    assert_true(t.shared >= RVIT_CU_BIPARTITE_MATCH_FIXED + t.held_rows * (dim + 4) * 4 && t.shared <= machines[m].max_shared);
+                    assert_true(t.held_rows == len || len * (dim + 4) * 4 > machines[m].max_shared - RVIT_CU_BIPARTITE_MATCH_FIXED);
                     assert_true(t.parts >= 1 && (t.parts == 1 || (int64_t)t.parts * images[i] <= machines[m].n_sms));
                 }
             }
     /* One image of 197 rows: select has a CTA of 8 warps per 8 rows, match one of 16 per 16. */
     assert_int_equal(rvit_cu_tile_select(&machines[1], 1, 197, 1).parts, 25);
-    assert_int_equal(rvit_cu_tile_match(&machines[1], 1, 197, 64, 1).parts, 13);
-    assert_int_equal(rvit_cu_tile_match(&machines[0], 1, 197, 64, 1).held_rows, 197);
-    assert_int_equal(rvit_cu_tile_match(&machines[0], 1, 577, 64, 1).held_rows, 0);
-    assert_int_equal(rvit_cu_tile_match(&machines[0], 1, 160, 80, 4).held_rows, 40);
+    assert_int_equal(rvit_cu_tile_bipartite_match(&machines[1], 1, 197, 64, 1).parts, 13);
+    assert_int_equal(rvit_cu_tile_bipartite_match(&machines[0], 1, 197, 64, 1).held_rows, 197);
+    assert_int_equal(rvit_cu_tile_bipartite_match(&machines[0], 1, 577, 64, 1).held_rows, 0);
+    assert_int_equal(rvit_cu_tile_bipartite_match(&machines[0], 1, 160, 80, 4).held_rows, 40);
 }
 
 SUITE(tile_suite, TEST(attention_covers_and_fits), TEST(backward_and_received_cover_and_fit), TEST(attention_choices),

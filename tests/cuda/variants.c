@@ -345,7 +345,7 @@ static void select_variants(void **state)
 
 static void run_match(void *context)
 {
-    expect_ok(rvit_match(H.stream[DEVICE], context));
+    expect_ok(rvit_bipartite_match(H.stream[DEVICE], context));
 }
 
 /* The same, with metrics inside and outside shared memory. */
@@ -365,7 +365,7 @@ static void match_variants(void **state)
             array *out_cu = array_output("out_cu_seqlens", (N_IMAGES + 1) * 4), *src_rows = array_output("src_rows", b.rows * 4);
             array *next_rows = array_output("next_rows", b.rows * 4);
             store_normal((rvit_dtype)dtype, k->host, 0, b.live * width, 1);
-            rvit_match_args args = RVIT_MATCH_ARGS_INIT;
+            rvit_bipartite_match_args args = RVIT_BIPARTITE_MATCH_ARGS_INIT;
             args.dtype = (rvit_dtype)dtype;
             args.n_images = N_IMAGES;
             args.max_len = b.max_len;
@@ -387,7 +387,7 @@ static void match_variants(void **state)
             memcpy(in_shared, next_rows->result[DEVICE], (size_t)next_rows->size);
             rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
             const int32_t max_shared = device->machine.max_shared;
-            device->machine.max_shared = RVIT_CU_MATCH_FIXED + RVIT_CU_MATCH_STAGED;
+            device->machine.max_shared = RVIT_CU_BIPARTITE_MATCH_FIXED + RVIT_CU_BIPARTITE_MATCH_STAGED;
             expect_equal(&list, run_match, &args, outputs, 4);
             device->machine.max_shared = max_shared;
             assert_memory_equal(in_shared, next_rows->result[DEVICE], (size_t)next_rows->size);

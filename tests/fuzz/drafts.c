@@ -161,9 +161,9 @@ static void draft_attention_backward(rvit_op *op, choices *c)
         *strides[i] = stride(c, width);
 }
 
-static void draft_received(rvit_op *op, choices *c)
+static void draft_attention_received(rvit_op *op, choices *c)
 {
-    rvit_received_args *a = &op->received;
+    rvit_attention_received_args *a = &op->attention_received;
     a->dtype = dtype(c);
     a->n_images = choose_int(c, 0, 6);
     a->n_heads = choose_int(c, 1, 3);
@@ -234,9 +234,9 @@ static void draft_mean(rvit_op *op, choices *c)
     a->first_column = multiple(c, 4, 0, 10);
 }
 
-static void draft_match(rvit_op *op, choices *c)
+static void draft_bipartite_match(rvit_op *op, choices *c)
 {
-    rvit_match_args *a = &op->match;
+    rvit_bipartite_match_args *a = &op->bipartite_match;
     a->dtype = dtype(c);
     a->n_images = choose_int(c, 0, 6);
     a->max_len = choose_int(c, 0, 40);
@@ -309,9 +309,9 @@ static void draft_pool(rvit_op *op, choices *c)
     a->out_stride = stride(c, a->dim);
 }
 
-static void draft_probe(rvit_op *op, choices *c)
+static void draft_attention_pool(rvit_op *op, choices *c)
 {
-    rvit_probe_args *a = &op->probe;
+    rvit_attention_pool_args *a = &op->attention_pool;
     a->dtype = dtype(c);
     a->out_dtype = dtype(c);
     a->n_images = choose_int(c, 0, 6);
@@ -357,9 +357,9 @@ static void draft_pixelprune(rvit_op *op, choices *c)
         a->limits[i] = i >= a->channels || choose(c, 2) ? 0 : choose_float(c);
 }
 
-static void draft_regroup(rvit_op *op, choices *c)
+static void draft_grid_relayout(rvit_op *op, choices *c)
 {
-    rvit_regroup_args *a = &op->regroup;
+    rvit_grid_relayout_args *a = &op->grid_relayout;
     a->n_images = choose_int(c, 0, 6);
     a->n_windows = choose_int(c, 0, 12);
     a->max_len = choose_int(c, 0, 40);
@@ -415,20 +415,20 @@ static void (*const drafts[RVIT_OP_COUNT])(rvit_op *, choices *) = {
     [RVIT_OP_ATTENTION] = draft_attention,
     [RVIT_OP_SELECT] = draft_select,
     [RVIT_OP_MEAN] = draft_mean,
-    [RVIT_OP_MATCH] = draft_match,
+    [RVIT_OP_BIPARTITE_MATCH] = draft_bipartite_match,
     [RVIT_OP_MERGE] = draft_merge,
     [RVIT_OP_PACK] = draft_pack,
     [RVIT_OP_UNPACK] = draft_unpack,
     [RVIT_OP_HEAD] = draft_head,
     [RVIT_OP_ATTENTION_BACKWARD] = draft_attention_backward,
-    [RVIT_OP_RECEIVED] = draft_received,
+    [RVIT_OP_ATTENTION_RECEIVED] = draft_attention_received,
     [RVIT_OP_ROPE] = draft_rope,
     [RVIT_OP_POSITIONS] = draft_positions,
     [RVIT_OP_POOL] = draft_pool,
-    [RVIT_OP_PROBE] = draft_probe,
+    [RVIT_OP_ATTENTION_POOL] = draft_attention_pool,
     [RVIT_OP_GRID_LAYOUT] = draft_grid_layout,
     [RVIT_OP_PIXELPRUNE] = draft_pixelprune,
-    [RVIT_OP_REGROUP] = draft_regroup,
+    [RVIT_OP_GRID_RELAYOUT] = draft_grid_relayout,
     [RVIT_OP_EMBED] = draft_embed,
     [RVIT_OP_GRID_ROPE] = draft_grid_rope,
 };

@@ -81,8 +81,8 @@ static parts parts_of(const rvit_op *op)
     case RVIT_OP_ATTENTION_BACKWARD:
         add_backward(&p, &op->attention_backward);
         break;
-    case RVIT_OP_RECEIVED: {
-        const rvit_received_args *a = &op->received;
+    case RVIT_OP_ATTENTION_RECEIVED: {
+        const rvit_attention_received_args *a = &op->attention_received;
         add_rows(&p, "q", a->q_stride, (int64_t)a->n_heads * a->head_dim, a->dtype);
         add_rows(&p, "k", a->k_stride, (int64_t)a->n_heads * a->head_dim, a->dtype);
         add_floats(&p, "key_bias", 1);
@@ -99,8 +99,8 @@ static parts parts_of(const rvit_op *op)
         add(&p, "keep", 1, 0, 0);
         break;
     }
-    case RVIT_OP_MATCH: {
-        const rvit_match_args *a = &op->match;
+    case RVIT_OP_BIPARTITE_MATCH: {
+        const rvit_bipartite_match_args *a = &op->bipartite_match;
         add_rows(&p, "k", a->k_stride, (int64_t)a->n_heads * a->head_dim, a->dtype);
         add_floats(&p, "metric", a->head_dim);
         add_floats(&p, "next_rows", 1);
@@ -117,8 +117,8 @@ static parts parts_of(const rvit_op *op)
         add(&p, "out", (a->out_stride > 0 ? a->out_stride : a->dim) * rvit_dtype_size(a->out_dtype), 0, 1);
         break;
     }
-    case RVIT_OP_PROBE: {
-        const rvit_probe_args *a = &op->probe;
+    case RVIT_OP_ATTENTION_POOL: {
+        const rvit_attention_pool_args *a = &op->attention_pool;
         add_rows(&p, "x", 0, a->dim, a->dtype);
         add_rows(&p, "logits", a->logits_stride, a->n_heads, RVIT_F32);
         add_floats(&p, "sizes", 1);
@@ -169,8 +169,8 @@ static const int32_t *numbers(const scene_array *a, const uint8_t *bytes)
 /* How many rows the op may leave a spoiled image of len rows, whatever its values are. */
 static int32_t most_left(const rvit_op *op, int32_t len, int32_t len_left)
 {
-    if (op->type == RVIT_OP_MATCH)
-        return op->match.n_windows > 0 ? len : len_left;
+    if (op->type == RVIT_OP_BIPARTITE_MATCH)
+        return op->bipartite_match.n_windows > 0 ? len : len_left;
     const rvit_select_args *a = &op->select;
     const int32_t prefix = len < a->n_prefix ? len : a->n_prefix, n = len - prefix;
     if (a->mode == RVIT_SELECT_TOP_K && !a->prefix_competes)

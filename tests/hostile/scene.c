@@ -31,9 +31,9 @@ static void stretch(rvit_op *op)
         op->attention_backward.n_heads = 1;
         n_images = &op->attention_backward.n_images, max_len = &op->attention_backward.max_len, rows = &op->attention_backward.rows;
         break;
-    case RVIT_OP_RECEIVED:
-        op->received.n_heads = 1;
-        n_images = &op->received.n_images, max_len = &op->received.max_len, rows = &op->received.rows;
+    case RVIT_OP_ATTENTION_RECEIVED:
+        op->attention_received.n_heads = 1;
+        n_images = &op->attention_received.n_images, max_len = &op->attention_received.max_len, rows = &op->attention_received.rows;
         break;
     case RVIT_OP_SELECT:
         n_images = &op->select.n_images, max_len = &op->select.max_len, rows = &op->select.rows;
@@ -41,9 +41,9 @@ static void stretch(rvit_op *op)
     case RVIT_OP_MEAN:
         n_images = &op->mean.n_images, max_len = &op->mean.max_len, rows = &op->mean.rows;
         break;
-    case RVIT_OP_MATCH:
-        op->match.n_heads = 1;
-        n_images = &op->match.n_images, max_len = &op->match.max_len, rows = &op->match.rows;
+    case RVIT_OP_BIPARTITE_MATCH:
+        op->bipartite_match.n_heads = 1;
+        n_images = &op->bipartite_match.n_images, max_len = &op->bipartite_match.max_len, rows = &op->bipartite_match.rows;
         break;
     case RVIT_OP_HEAD:
         n_images = &op->head.n_images, rows = &op->head.rows;
@@ -51,8 +51,8 @@ static void stretch(rvit_op *op)
     case RVIT_OP_POOL:
         n_images = &op->pool.n_images, max_len = &op->pool.max_len, rows = &op->pool.rows;
         break;
-    case RVIT_OP_PROBE:
-        n_images = &op->probe.n_images, max_len = &op->probe.max_len, rows = &op->probe.rows;
+    case RVIT_OP_ATTENTION_POOL:
+        n_images = &op->attention_pool.n_images, max_len = &op->attention_pool.max_len, rows = &op->attention_pool.rows;
         break;
     case RVIT_OP_LINEAR:
         rows = &op->linear.rows.capacity;
@@ -82,8 +82,8 @@ static void stretch(rvit_op *op)
         n_images = &op->pixelprune.n_images, max_len = &op->pixelprune.max_len, rows = &op->pixelprune.rows;
         more = &op->pixelprune.patch_rows;
         break;
-    case RVIT_OP_REGROUP:
-        n_images = &op->regroup.n_images, max_len = &op->regroup.max_len, rows = &op->regroup.rows;
+    case RVIT_OP_GRID_RELAYOUT:
+        n_images = &op->grid_relayout.n_images, max_len = &op->grid_relayout.max_len, rows = &op->grid_relayout.rows;
         break;
     case RVIT_OP_EMBED:
         rows = &op->embed.rows.capacity, more = &op->embed.patch_rows;
@@ -139,20 +139,20 @@ static int64_t rows_of(const rvit_op *op)
         return op->attention.rows;
     case RVIT_OP_ATTENTION_BACKWARD:
         return op->attention_backward.rows;
-    case RVIT_OP_RECEIVED:
-        return op->received.rows;
+    case RVIT_OP_ATTENTION_RECEIVED:
+        return op->attention_received.rows;
     case RVIT_OP_SELECT:
         return op->select.rows;
     case RVIT_OP_MEAN:
         return op->mean.rows;
-    case RVIT_OP_MATCH:
-        return op->match.rows;
+    case RVIT_OP_BIPARTITE_MATCH:
+        return op->bipartite_match.rows;
     case RVIT_OP_HEAD:
         return op->head.rows;
     case RVIT_OP_POOL:
         return op->pool.rows;
-    case RVIT_OP_PROBE:
-        return op->probe.rows;
+    case RVIT_OP_ATTENTION_POOL:
+        return op->attention_pool.rows;
     case RVIT_OP_LAYERNORM:
         return op->layernorm.x_rows;
     case RVIT_OP_MERGE:
@@ -169,8 +169,8 @@ static int64_t rows_of(const rvit_op *op)
         return op->grid_layout.rows;
     case RVIT_OP_PIXELPRUNE:
         return op->pixelprune.rows;
-    case RVIT_OP_REGROUP:
-        return op->regroup.rows;
+    case RVIT_OP_GRID_RELAYOUT:
+        return op->grid_relayout.rows;
     case RVIT_OP_EMBED:
         return op->embed.patch_rows;
     case RVIT_OP_GRID_ROPE:
@@ -219,22 +219,22 @@ static int32_t max_len_of(const rvit_op *op)
         return op->attention.max_len;
     case RVIT_OP_ATTENTION_BACKWARD:
         return op->attention_backward.max_len;
-    case RVIT_OP_RECEIVED:
-        return op->received.max_len;
+    case RVIT_OP_ATTENTION_RECEIVED:
+        return op->attention_received.max_len;
     case RVIT_OP_SELECT:
         return op->select.max_len;
     case RVIT_OP_MEAN:
         return op->mean.max_len;
-    case RVIT_OP_MATCH:
-        return op->match.max_len;
+    case RVIT_OP_BIPARTITE_MATCH:
+        return op->bipartite_match.max_len;
     case RVIT_OP_POOL:
         return op->pool.max_len;
-    case RVIT_OP_PROBE:
-        return op->probe.max_len;
+    case RVIT_OP_ATTENTION_POOL:
+        return op->attention_pool.max_len;
     case RVIT_OP_PIXELPRUNE:
         return op->pixelprune.max_len;
-    case RVIT_OP_REGROUP:
-        return op->regroup.max_len;
+    case RVIT_OP_GRID_RELAYOUT:
+        return op->grid_relayout.max_len;
     default:
         return (int32_t)rows_of(op);
     }
@@ -557,9 +557,9 @@ void scene_make(scene *s, int number, uint64_t seed)
                                          RVIT_OP_SELECT,
                                          RVIT_OP_SELECT,
                                          RVIT_OP_SELECT,
-                                         RVIT_OP_RECEIVED,
-                                         RVIT_OP_MATCH,
-                                         RVIT_OP_MATCH,
+                                         RVIT_OP_ATTENTION_RECEIVED,
+                                         RVIT_OP_BIPARTITE_MATCH,
+                                         RVIT_OP_BIPARTITE_MATCH,
                                          RVIT_OP_MEAN,
                                          RVIT_OP_MERGE,
                                          RVIT_OP_PACK,
@@ -568,13 +568,13 @@ void scene_make(scene *s, int number, uint64_t seed)
                                          RVIT_OP_ROPE,
                                          RVIT_OP_HEAD,
                                          RVIT_OP_POOL,
-                                         RVIT_OP_PROBE,
+                                         RVIT_OP_ATTENTION_POOL,
                                          RVIT_OP_LAYERNORM,
                                          RVIT_OP_LINEAR,
                                          RVIT_OP_PATCHIFY,
                                          RVIT_OP_GRID_LAYOUT,
                                          RVIT_OP_PIXELPRUNE,
-                                         RVIT_OP_REGROUP,
+                                         RVIT_OP_GRID_RELAYOUT,
                                          RVIT_OP_EMBED,
                                          RVIT_OP_GRID_ROPE,
                                          RVIT_OP_QUANTIZE,

@@ -176,7 +176,7 @@ static void match_and_merge(void **state)
     array *out_x = array_output("out_x", rows * DIM * 4), *sizes = array_output("out_sizes", rows * 4);
     array *key_bias = array_output("out_key_bias", rows * 4);
     arrays_upload();
-    rvit_match_args match = RVIT_MATCH_ARGS_INIT;
+    rvit_bipartite_match_args match = RVIT_BIPARTITE_MATCH_ARGS_INIT;
     match.n_images = N_IMAGES;
     match.max_len = LENGTH;
     match.rows = rows;
@@ -190,7 +190,7 @@ static void match_and_merge(void **state)
     match.out_cu_seqlens = array_view(cu_after, DEVICE);
     match.src_rows = array_view(src_rows, DEVICE);
     match.next_rows = array_view(next_rows, DEVICE);
-    expect_ok(rvit_match(H.stream[DEVICE], &match));
+    expect_ok(rvit_bipartite_match(H.stream[DEVICE], &match));
     rvit_merge_args merge = RVIT_MERGE_ARGS_INIT;
     merge.rows.capacity = merge.x_rows = rows;
     merge.rows.live = match.out_cu_seqlens;

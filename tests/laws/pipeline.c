@@ -260,7 +260,7 @@ static rvit_status rope(const pipeline *p, rvit_stream *stream)
 
 static rvit_status received(const pipeline *p, rvit_stream *stream)
 {
-    rvit_received_args args = RVIT_RECEIVED_ARGS_INIT;
+    rvit_attention_received_args args = RVIT_ATTENTION_RECEIVED_ARGS_INIT;
     args.dtype = p->dtype;
     args.n_images = p->n_images;
     args.n_heads = p->n_heads;
@@ -273,7 +273,7 @@ static rvit_status received(const pipeline *p, rvit_stream *stream)
     args.cu_seqlens = array_view(p->cu, DEVICE);
     args.lse = array_view(p->lse, DEVICE);
     args.out = array_view(p->received, DEVICE);
-    return rvit_received(stream, &args);
+    return rvit_attention_received(stream, &args);
 }
 
 static rvit_status positions(const pipeline *p, rvit_stream *stream)
@@ -351,7 +351,7 @@ static rvit_select_args selection(const pipeline *p, const array *cu, const arra
 
 static rvit_status merge(const pipeline *p, rvit_stream *stream)
 {
-    rvit_match_args match = RVIT_MATCH_ARGS_INIT;
+    rvit_bipartite_match_args match = RVIT_BIPARTITE_MATCH_ARGS_INIT;
     match.dtype = p->dtype;
     match.n_images = p->n_images;
     match.max_len = p->max_len;
@@ -369,7 +369,7 @@ static rvit_status merge(const pipeline *p, rvit_stream *stream)
     match.out_cu_seqlens = array_view(p->cu_after, DEVICE);
     match.src_rows = array_view(p->src_rows, DEVICE);
     match.next_rows = array_view(p->next_rows, DEVICE);
-    TRY(rvit_match(stream, &match));
+    TRY(rvit_bipartite_match(stream, &match));
     rvit_merge_args args = RVIT_MERGE_ARGS_INIT;
     args.dtype = p->dtype;
     args.rows = live_rows(p, p->cu_after);
@@ -517,7 +517,7 @@ static rvit_status probe(const pipeline *p, rvit_stream *stream)
     logits.weight = array_view(p->head_weight, DEVICE);
     logits.out = array_view(p->probe_logits, DEVICE);
     TRY(rvit_linear(stream, &logits));
-    rvit_probe_args args = RVIT_PROBE_ARGS_INIT;
+    rvit_attention_pool_args args = RVIT_ATTENTION_POOL_ARGS_INIT;
     args.dtype = args.out_dtype = p->dtype;
     args.n_images = p->n_images;
     args.n_heads = p->n_heads;
@@ -534,7 +534,7 @@ static rvit_status probe(const pipeline *p, rvit_stream *stream)
     args.bias = array_view(p->bias, DEVICE);
     args.out = array_view(p->probed, DEVICE);
     args.probs = array_view(p->probs, DEVICE);
-    return rvit_probe(stream, &args);
+    return rvit_attention_pool(stream, &args);
 }
 
 rvit_status pipeline_enqueue(const pipeline *p, rvit_stream *stream)

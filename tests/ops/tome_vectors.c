@@ -1,5 +1,5 @@
 /* 5.11: token merging by hand, as a chain of match, merge and the attention that follows. */
-#include "match_run.h"
+#include "bipartite_match_run.h"
 
 #include <math.h>
 

@@ -20,22 +20,22 @@ static void fill(rvit_op *op, int kind, int32_t len)
         op->select.rows = len;
         op->select.n_prefix = 1;
     } else {
-        op->type = RVIT_OP_MATCH;
-        op->match.n_images = 1;
-        op->match.max_len = len;
-        op->match.rows = len;
-        op->match.n_prefix = 1;
-        op->match.n_heads = 1;
-        op->match.head_dim = 8;
-        op->match.merges = len / 3;
-        op->match.unit = 1;
+        op->type = RVIT_OP_BIPARTITE_MATCH;
+        op->bipartite_match.n_images = 1;
+        op->bipartite_match.max_len = len;
+        op->bipartite_match.rows = len;
+        op->bipartite_match.n_prefix = 1;
+        op->bipartite_match.n_heads = 1;
+        op->bipartite_match.head_dim = 8;
+        op->bipartite_match.merges = len / 3;
+        op->bipartite_match.unit = 1;
     }
 }
 
 static int fits(int kind, int32_t len)
 {
     rvit_op op = {0};
-    op.select.struct_size = kind == SELECT ? sizeof op.select : sizeof op.match;
+    op.select.struct_size = kind == SELECT ? sizeof op.select : sizeof op.bipartite_match;
     fill(&op, kind, len);
     return rvit_vk_loops_fit((const rvit_vk_device *)H.device[DEVICE], &op) == NULL;
 }
@@ -90,15 +90,15 @@ static void compare_with_cpu(int kind, int32_t len)
             op.select.keep = v[2];
             expect_ok(rvit_select(stream, &op.select));
         } else {
-            op.match.struct_size = sizeof op.match;
-            op.match.cu_seqlens = (rvit_view){in, 0};
-            op.match.k = (rvit_view){in, 256};
-            op.match.out_cu_seqlens = v[0];
-            op.match.src_rows = v[1];
-            op.match.keep = v[2];
-            op.match.next_rows = v[3];
-            op.match.metric = v[4];
-            expect_ok(rvit_match(stream, &op.match));
+            op.bipartite_match.struct_size = sizeof op.bipartite_match;
+            op.bipartite_match.cu_seqlens = (rvit_view){in, 0};
+            op.bipartite_match.k = (rvit_view){in, 256};
+            op.bipartite_match.out_cu_seqlens = v[0];
+            op.bipartite_match.src_rows = v[1];
+            op.bipartite_match.keep = v[2];
+            op.bipartite_match.next_rows = v[3];
+            op.bipartite_match.metric = v[4];
+            expect_ok(rvit_bipartite_match(stream, &op.bipartite_match));
         }
         expect_ok(rvit_stream_synchronize(stream));
         const char *host = rvit_buffer_host(out);
@@ -143,9 +143,9 @@ static rvit_op pool_of(int kind, int32_t len)
 {
     rvit_op op = {.type = RVIT_OP_POOL};
     if (kind == PROBE) {
-        op.type = RVIT_OP_PROBE;
-        op.probe = (rvit_probe_args){
-            .struct_size = sizeof op.probe, .n_images = 1, .n_heads = 1, .head_dim = 4, .max_len = len, .rows = len, .dim = POOL_DIM};
+        op.type = RVIT_OP_ATTENTION_POOL;
+        op.attention_pool = (rvit_attention_pool_args){
+            .struct_size = sizeof op.attention_pool, .n_images = 1, .n_heads = 1, .head_dim = 4, .max_len = len, .rows = len, .dim = POOL_DIM};
     } else {
         op.pool = (rvit_pool_args){.struct_size = sizeof op.pool,
                                    .n_images = 1,
@@ -176,12 +176,12 @@ static void pool_halves(int kind, int32_t len, const array *x, const array *logi
     memcpy(cu->host, lengths, sizeof lengths);
     arrays_upload();
     if (kind == PROBE) {
-        op.probe.x = array_view(x, DEVICE);
-        op.probe.logits = array_view(logits, DEVICE);
-        op.probe.cu_seqlens = array_view(cu, DEVICE);
-        op.probe.weight = array_view(ones, DEVICE);
-        op.probe.out = array_view(out, DEVICE);
-        expect_ok(rvit_probe(H.stream[DEVICE], &op.probe));
+        op.attention_pool.x = array_view(x, DEVICE);
+        op.attention_pool.logits = array_view(logits, DEVICE);
+        op.attention_pool.cu_seqlens = array_view(cu, DEVICE);
+        op.attention_pool.weight = array_view(ones, DEVICE);
+        op.attention_pool.out = array_view(out, DEVICE);
+        expect_ok(rvit_attention_pool(H.stream[DEVICE], &op.attention_pool));
     } else {
         op.pool.x = array_view(x, DEVICE);
         op.pool.cu_seqlens = array_view(cu, DEVICE);

@@ -322,7 +322,7 @@ static void few_bindings(void **state)
     expect_ok(rvit_device_create(&desc, &device));
     workload w;
     workload_open(&w, device);
-    rvit_match_args args = RVIT_MATCH_ARGS_INIT;
+    rvit_bipartite_match_args args = RVIT_BIPARTITE_MATCH_ARGS_INIT;
     args.n_images = 3;
     args.max_len = args.rows = W_ROWS;
     args.unit = 2;
@@ -337,11 +337,11 @@ static void few_bindings(void **state)
     args.out_cu_seqlens.offset = args.keep.offset + 1024;
     args.src_rows.offset = args.keep.offset + 2048;
     args.next_rows.offset = args.keep.offset + 3072;
-    expect_ok(rvit_match(w.stream, &args));
+    expect_ok(rvit_bipartite_match(w.stream, &args));
     expect_ok(rvit_stream_synchronize(w.stream));
     args.n_windows = 3;
     args.window_cu_seqlens = args.cu_seqlens;
-    expect_status(rvit_match(w.stream, &args), RVIT_UNSUPPORTED, "match: it binds more arrays");
+    expect_status(rvit_bipartite_match(w.stream, &args), RVIT_UNSUPPORTED, "match: it binds more arrays");
     rvit_layernorm_args norm = RVIT_LAYERNORM_ARGS_INIT;
     norm.out_dtype = RVIT_I8;
     norm.rows.capacity = W_ROWS;
@@ -351,7 +351,7 @@ static void few_bindings(void **state)
     norm.out = args.metric;
     norm.out_scales = args.src_rows;
     expect_status(rvit_layernorm(w.stream, &norm), RVIT_UNSUPPORTED, "layernorm: it binds more arrays");
-    rvit_regroup_args regroup = RVIT_REGROUP_ARGS_INIT;
+    rvit_grid_relayout_args regroup = RVIT_GRID_RELAYOUT_ARGS_INIT;
     regroup.n_images = 3;
     regroup.max_len = regroup.rows = W_ROWS;
     regroup.unit = 2;
@@ -360,7 +360,7 @@ static void few_bindings(void **state)
     regroup.src_rows = args.k;
     regroup.keep = args.k;
     regroup.unit_cu_seqlens.buffer = w.out;
-    expect_status(rvit_regroup(w.stream, &regroup), RVIT_UNSUPPORTED, "regroup: it binds more arrays");
+    expect_status(rvit_grid_relayout(w.stream, &regroup), RVIT_UNSUPPORTED, "regroup: it binds more arrays");
     workload_close(&w);
     rvit_device_destroy(device);
 }

@@ -194,7 +194,7 @@ class rvit_attention_backward_args(Struct):  # 368 bytes
     ]
 
 
-class rvit_received_args(Struct):  # 160 bytes
+class rvit_attention_received_args(Struct):  # 160 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -406,7 +406,7 @@ class rvit_pool_args(Struct):  # 160 bytes
     ]
 
 
-class rvit_probe_args(Struct):  # 184 bytes
+class rvit_attention_pool_args(Struct):  # 184 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -590,7 +590,7 @@ class rvit_select_args(Struct):  # 352 bytes
     ]
 
 
-class rvit_regroup_args(Struct):  # 176 bytes
+class rvit_grid_relayout_args(Struct):  # 176 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("n_images", c_int32),  # 8
@@ -625,7 +625,7 @@ class rvit_mean_args(Struct):  # 80 bytes
     ]
 
 
-class rvit_match_args(Struct):  # 192 bytes
+class rvit_bipartite_match_args(Struct):  # 192 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -965,7 +965,7 @@ TYPES: dict[str, Any] = {
     "rvit_rows": rvit_rows,
     "rvit_attention_args": rvit_attention_args,
     "rvit_attention_backward_args": rvit_attention_backward_args,
-    "rvit_received_args": rvit_received_args,
+    "rvit_attention_received_args": rvit_attention_received_args,
     "rvit_rope_args": rvit_rope_args,
     "rvit_linear_args": rvit_linear_args,
     "rvit_layernorm_args": rvit_layernorm_args,
@@ -976,7 +976,7 @@ TYPES: dict[str, Any] = {
     "rvit_embed_args": rvit_embed_args,
     "rvit_grid_rope_args": rvit_grid_rope_args,
     "rvit_pool_args": rvit_pool_args,
-    "rvit_probe_args": rvit_probe_args,
+    "rvit_attention_pool_args": rvit_attention_pool_args,
     "rvit_head_args": rvit_head_args,
     "rvit_image": rvit_image,
     "rvit_image_recipe": rvit_image_recipe,
@@ -984,9 +984,9 @@ TYPES: dict[str, Any] = {
     "rvit_patchify_args": rvit_patchify_args,
     "rvit_preprocess_args": rvit_preprocess_args,
     "rvit_select_args": rvit_select_args,
-    "rvit_regroup_args": rvit_regroup_args,
+    "rvit_grid_relayout_args": rvit_grid_relayout_args,
     "rvit_mean_args": rvit_mean_args,
-    "rvit_match_args": rvit_match_args,
+    "rvit_bipartite_match_args": rvit_bipartite_match_args,
     "rvit_merge_args": rvit_merge_args,
     "rvit_positions_args": rvit_positions_args,
     "rvit_pixelprune_args": rvit_pixelprune_args,
@@ -1037,8 +1037,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "rvit_attention_backward_args": {
         "struct_size": sizeof(rvit_attention_backward_args),
     },
-    "rvit_received_args": {
-        "struct_size": sizeof(rvit_received_args),
+    "rvit_attention_received_args": {
+        "struct_size": sizeof(rvit_attention_received_args),
     },
     "rvit_rope_args": {
         "struct_size": sizeof(rvit_rope_args),
@@ -1070,8 +1070,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "rvit_pool_args": {
         "struct_size": sizeof(rvit_pool_args),
     },
-    "rvit_probe_args": {
-        "struct_size": sizeof(rvit_probe_args),
+    "rvit_attention_pool_args": {
+        "struct_size": sizeof(rvit_attention_pool_args),
     },
     "rvit_head_args": {
         "struct_size": sizeof(rvit_head_args),
@@ -1094,14 +1094,14 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "rvit_select_args": {
         "struct_size": sizeof(rvit_select_args),
     },
-    "rvit_regroup_args": {
-        "struct_size": sizeof(rvit_regroup_args),
+    "rvit_grid_relayout_args": {
+        "struct_size": sizeof(rvit_grid_relayout_args),
     },
     "rvit_mean_args": {
         "struct_size": sizeof(rvit_mean_args),
     },
-    "rvit_match_args": {
-        "struct_size": sizeof(rvit_match_args),
+    "rvit_bipartite_match_args": {
+        "struct_size": sizeof(rvit_bipartite_match_args),
     },
     "rvit_merge_args": {
         "struct_size": sizeof(rvit_merge_args),
@@ -1214,7 +1214,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_attention": (c_int, [c_void_p, c_void_p], True),
     "rvit_attention_backward": (c_int, [c_void_p, c_void_p], True),
     "rvit_attention_backward_workspace": (c_int64, [c_void_p], False),
-    "rvit_received": (c_int, [c_void_p, c_void_p], True),
+    "rvit_attention_received": (c_int, [c_void_p, c_void_p], True),
     "rvit_rope": (c_int, [c_void_p, c_void_p], True),
     "rvit_linear": (c_int, [c_void_p, c_void_p], True),
     "rvit_layernorm": (c_int, [c_void_p, c_void_p], True),
@@ -1228,7 +1228,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_grid_rope": (c_int, [c_void_p, c_void_p], True),
     "rvit_rope_frequencies": (c_int, [c_int, c_double, c_int32, c_void_p], True),
     "rvit_pool": (c_int, [c_void_p, c_void_p], True),
-    "rvit_probe": (c_int, [c_void_p, c_void_p], True),
+    "rvit_attention_pool": (c_int, [c_void_p, c_void_p], True),
     "rvit_head": (c_int, [c_void_p, c_void_p], True),
     "rvit_images_write": (c_int, [c_void_p, c_void_p, c_int64, c_void_p], True),
     "rvit_images_table_size": (c_int64, [c_int32], False),
@@ -1236,9 +1236,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_preprocess": (c_int, [c_void_p, c_void_p], True),
     "rvit_image_recipe_grid": (c_int, [c_void_p, c_int32, c_int32, c_void_p], True),
     "rvit_select": (c_int, [c_void_p, c_void_p], True),
-    "rvit_regroup": (c_int, [c_void_p, c_void_p], True),
+    "rvit_grid_relayout": (c_int, [c_void_p, c_void_p], True),
     "rvit_mean": (c_int, [c_void_p, c_void_p], True),
-    "rvit_match": (c_int, [c_void_p, c_void_p], True),
+    "rvit_bipartite_match": (c_int, [c_void_p, c_void_p], True),
     "rvit_merge": (c_int, [c_void_p, c_void_p], True),
     "rvit_positions": (c_int, [c_void_p, c_void_p], True),
     "rvit_pixelprune": (c_int, [c_void_p, c_void_p], True),

@@ -1,12 +1,12 @@
 #include "backend_cuda/cu.h"
 
-static const rvit_cu_kernel kernels[] = RVIT_CU_OF_TYPES(probe);
+static const rvit_cu_kernel kernels[] = RVIT_CU_OF_TYPES(attention_pool);
 
-rvit_status rvit_cu_probe(rvit_cu_queue *queue, const rvit_probe_args *args)
+rvit_status rvit_cu_attention_pool(rvit_cu_queue *queue, const rvit_attention_pool_args *args)
 {
     if (args->n_images == 0)
         return RVIT_OK;
-    rvit_cu_probe_params params = {
+    rvit_cu_attention_pool_params params = {
         .x = rvit_cu_at(args->x),
         .weight = rvit_cu_at(args->weight),
         .logits = rvit_cu_at(args->logits),
@@ -23,5 +23,5 @@ rvit_status rvit_cu_probe(rvit_cu_queue *queue, const rvit_probe_args *args)
         .head_dim = args->head_dim,
         .out_dtype = (int32_t)args->out_dtype,
     };
-    return rvit_cu_launch(queue, kernels[args->dtype], (int64_t)args->n_images * args->n_heads, RVIT_CU_PROBE_WARPS * 32, 0, &params);
+    return rvit_cu_launch(queue, kernels[args->dtype], (int64_t)args->n_images * args->n_heads, RVIT_CU_ATTENTION_POOL_WARPS * 32, 0, &params);
 }

@@ -16,12 +16,12 @@
 #include "common/group_scan.glsl"
 #include "common/storage.glsl"
 
-layout(constant_id = RVIT_MATCH_HEAD_DIM) const uint HEAD_DIM = 64;
-layout(constant_id = RVIT_MATCH_LONG) const uint LONG = 1;
-layout(constant_id = RVIT_MATCH_UNIT) const uint UNIT = 1;
+layout(constant_id = RVIT_BIPARTITE_MATCH_HEAD_DIM) const uint HEAD_DIM = 64;
+layout(constant_id = RVIT_BIPARTITE_MATCH_LONG) const uint LONG = 1;
+layout(constant_id = RVIT_BIPARTITE_MATCH_UNIT) const uint UNIT = 1;
 const uint D4 = HEAD_DIM / 4;
 
-layout(push_constant) uniform Push { rvit_match_push push; };
+layout(push_constant) uniform Push { rvit_bipartite_match_push push; };
 layout(binding = 1) readonly buffer K { IN_VEC4 k_words[]; };
 layout(binding = 3) writeonly buffer OutCuSeqlens { uint out_cu_seqlens[]; };
 layout(binding = 4) writeonly buffer SrcRows { uint src_rows[]; };

@@ -1,8 +1,8 @@
 #include "backend_cuda/cu.h"
 
-rvit_status rvit_cu_regroup(rvit_cu_queue *queue, const rvit_regroup_args *args)
+rvit_status rvit_cu_grid_relayout(rvit_cu_queue *queue, const rvit_grid_relayout_args *args)
 {
-    rvit_cu_regroup_params params = {
+    rvit_cu_grid_relayout_params params = {
         .cu_seqlens = rvit_cu_at(args->cu_seqlens),
         .out_cu_seqlens = rvit_cu_at(args->out_cu_seqlens),
         .src_rows = rvit_cu_at(args->src_rows),
@@ -19,5 +19,5 @@ rvit_status rvit_cu_regroup(rvit_cu_queue *queue, const rvit_regroup_args *args)
         .rows = (int32_t)args->rows,
     };
     const int64_t by_windows = args->n_windows / 256 + (int64_t)1, items = args->n_images > by_windows ? args->n_images : by_windows;
-    return rvit_cu_launch(queue, RVIT_CU_regroup, rvit_cu_tile_ctas(&queue->device->machine, items, 1, 8), 256, 0, &params);
+    return rvit_cu_launch(queue, RVIT_CU_grid_relayout, rvit_cu_tile_ctas(&queue->device->machine, items, 1, 8), 256, 0, &params);
 }

@@ -1,16 +1,16 @@
 #include "backend_cuda/cu.h"
 
-rvit_status rvit_cu_match_reserve(rvit_cu_queue *queue, const rvit_match_args *args)
+rvit_status rvit_cu_bipartite_match_reserve(rvit_cu_queue *queue, const rvit_bipartite_match_args *args)
 {
     return rvit_cu_layout_reserve(queue, args->n_images, 0);
 }
 
-rvit_status rvit_cu_match(rvit_cu_queue *queue, const rvit_match_args *args)
+rvit_status rvit_cu_bipartite_match(rvit_cu_queue *queue, const rvit_bipartite_match_args *args)
 {
-    RVIT_TRY(rvit_cu_match_reserve(queue, args));
+    RVIT_TRY(rvit_cu_bipartite_match_reserve(queue, args));
     const int32_t len = args->max_len < args->rows ? args->max_len : (int32_t)args->rows;
-    const rvit_cu_image_tile tile = rvit_cu_tile_match(&queue->device->machine, args->n_images, len, args->head_dim, args->unit);
-    rvit_cu_match_params params = {
+    const rvit_cu_image_tile tile = rvit_cu_tile_bipartite_match(&queue->device->machine, args->n_images, len, args->head_dim, args->unit);
+    rvit_cu_bipartite_match_params params = {
         .layout =
             {
                 .cu_seqlens = rvit_cu_at(args->cu_seqlens),
@@ -39,8 +39,8 @@ rvit_status rvit_cu_match(rvit_cu_queue *queue, const rvit_match_args *args)
     };
     if (tile.splits)
         RVIT_TRY(
-            rvit_cu_launch(queue, RVIT_CU_match_metric, rvit_cu_tile_ctas(&queue->device->machine, args->rows, 8, 8), 256, 0, &params));
+            rvit_cu_launch(queue, RVIT_CU_bipartite_match_metric, rvit_cu_tile_ctas(&queue->device->machine, args->rows, 8, 8), 256, 0, &params));
     rvit_cu_layout_attach(queue, &params.layout);
     const int64_t ctas = args->n_images > 0 ? (int64_t)args->n_images * tile.parts : 1;
-    return rvit_cu_launch(queue, RVIT_CU_match_rows, ctas, tile.threads, tile.shared, &params);
+    return rvit_cu_launch(queue, RVIT_CU_bipartite_match_rows, ctas, tile.threads, tile.shared, &params);
 }

@@ -5,18 +5,18 @@
 
 typedef struct probe_job {
     const rvit_cpu_device *device;
-    const rvit_probe_args *args;
+    const rvit_attention_pool_args *args;
 } probe_job;
 
 static void probe_head(const probe_job *job, int64_t image, int64_t head, float *scratch)
 {
-    const rvit_probe_args *a = job->args;
+    const rvit_attention_pool_args *a = job->args;
     const rvit_cpu_range rows = rvit_cpu_image(rvit_cpu_at(a->cu_seqlens), image, a->rows, a->max_len);
     const int64_t size = rvit_dtype_size(a->dtype), out_size = rvit_dtype_size(a->out_dtype);
     const int64_t column = head * a->head_dim, out = (image * a->n_heads + head) * a->head_dim;
     const float *sizes = rvit_cpu_at(a->sizes), *bias = rvit_cpu_at(a->bias);
     float *probs = rvit_cpu_at(a->probs);
-    const rvit_cpu_probe_tile tile = {
+    const rvit_cpu_attention_pool_tile tile = {
         .x = (const char *)rvit_cpu_at(a->x) + rows.begin * a->dim * size,
         .weight = (const char *)rvit_cpu_at(a->weight) + column * a->dim * size,
         .logits = (const float *)rvit_cpu_at(a->logits) + rows.begin * a->logits_stride + head,
@@ -45,7 +45,7 @@ static void probe_heads(void *context, int64_t begin, int64_t end, int thread)
         probe_head(job, i / job->args->n_heads, i % job->args->n_heads, rvit_cpu_scratch(job->device, thread));
 }
 
-void rvit_cpu_probe(rvit_cpu_device *device, const rvit_probe_args *a)
+void rvit_cpu_attention_pool(rvit_cpu_device *device, const rvit_attention_pool_args *a)
 {
     probe_job job = {device, a};
     rvit_cpu_pool_run(device->pool, (int64_t)a->n_images * a->n_heads, 1, probe_heads, &job);

@@ -2,8 +2,8 @@
    compute metrics, and the last one finds the best unit of B for each unit of A, takes the best pairs and lists the remaining rows.
    Otherwise match_metric computes the metrics first, and the CTAs of an image share the search. A unit (merge group) is `unit`
    consecutive rows, whose metrics form one vector of `dim`. A's unit i is unit a0 + 2 i of the image, B's unit i is unit b0 + 2 i. */
-#ifndef RVIT_MATCH_CUH
-#define RVIT_MATCH_CUH
+#ifndef RVIT_BIPARTITE_MATCH_CUH
+#define RVIT_BIPARTITE_MATCH_CUH
 
 #include "layout.cuh"
 #include "rank.cuh"
@@ -17,14 +17,14 @@ enum {
     MATCH_LINE = 16,
     MATCH_A = 4,
     MATCH_B = 4,
-    MATCH_LINES = RVIT_CU_MATCH_THREADS / MATCH_LINE,
+    MATCH_LINES = RVIT_CU_BIPARTITE_MATCH_THREADS / MATCH_LINE,
     MATCH_A_TILE = MATCH_LINES * MATCH_A,
     MATCH_B_TILE = MATCH_LINE * MATCH_B,
     MATCH_CHANNELS = 64,
     MATCH_PITCH = MATCH_CHANNELS + 4 /* an odd number of 16-byte chunks: adjacent units are in different banks */
 };
-static_assert((MATCH_A_TILE + MATCH_B_TILE) * MATCH_PITCH * 4 == RVIT_CU_MATCH_STAGED, "the host plans with the size of what is staged");
-static_assert(MATCH_A_TILE == 2 * RVIT_CU_MATCH_TILE, "the host plans with half of the units of A that a CTA takes at a time");
+static_assert((MATCH_A_TILE + MATCH_B_TILE) * MATCH_PITCH * 4 == RVIT_CU_BIPARTITE_MATCH_STAGED, "the host plans with the size of what is staged");
+static_assert(MATCH_A_TILE == 2 * RVIT_CU_BIPARTITE_MATCH_TILE, "the host plans with half of the units of A that a CTA takes at a time");
 
 /* A range of units of B. */
 struct match_choice {
@@ -41,7 +41,7 @@ struct match_memory {
     uint8_t marks[HELD_ROWS / 2];
     layout_memory layout;
 };
-static_assert(sizeof(match_memory) <= RVIT_CU_MATCH_FIXED, "the host plans with the size of match_memory");
+static_assert(sizeof(match_memory) <= RVIT_CU_BIPARTITE_MATCH_FIXED, "the host plans with the size of match_memory");
 
 struct match_job {
     int image, begin, len; /* rows */
@@ -54,7 +54,7 @@ struct match_job {
 };
 
 /* Four channels of a row's keys, the first at offset, summed over every step-th head from `first` on. */
-template <typename T> RVIT_DEVICE float4 sum_over_heads(const rvit_cu_match_params &params, long long offset, int first, int step)
+template <typename T> RVIT_DEVICE float4 sum_over_heads(const rvit_cu_bipartite_match_params &params, long long offset, int first, int step)
 {
     enum { AHEAD = 6 };
     const T *k = static_cast<const T *>(params.k) + offset;
@@ -77,7 +77,7 @@ template <typename T> RVIT_DEVICE float4 sum_over_heads(const rvit_cu_match_para
 }
 
 /* A warp sums the keys of a row over the heads and scales the result to length 1. A lane holds 4 channels; extra lanes share the heads. */
-RVIT_DEVICE void metric_of_row(const rvit_cu_match_params &params, long long row)
+RVIT_DEVICE void metric_of_row(const rvit_cu_bipartite_match_params &params, long long row)
 {
     const int lane = threadIdx.x & 31, lanes = params.head_dim / 4, groups = 32 / lanes, group = lane / lanes;
     const long long offset = row * params.k_stride + (lane - group * lanes) * 4;
@@ -109,7 +109,7 @@ RVIT_DEVICE void metric_of_row(const rvit_cu_match_params &params, long long row
 }
 
 /* Called by warp number `warp` of `warps`. */
-RVIT_DEVICE void metric_of_rows(const rvit_cu_match_params &params, int begin, int end, int warp, int warps)
+RVIT_DEVICE void metric_of_rows(const rvit_cu_bipartite_match_params &params, int begin, int end, int warp, int warps)
 {
 #pragma unroll 1
     for (int row = begin + warp; row < end; row += warps)
@@ -117,7 +117,7 @@ RVIT_DEVICE void metric_of_rows(const rvit_cu_match_params &params, int begin, i
 }
 
 /* For all rows of the batch. */
-RVIT_DEVICE void metric_of_batch(const rvit_cu_match_params &params)
+RVIT_DEVICE void metric_of_batch(const rvit_cu_bipartite_match_params &params)
 {
     const int warps = (int)blockDim.x / 32, rows = min(max(params.layout.cu_seqlens[params.layout.n_images], 0), params.layout.rows);
     metric_of_rows(params, 0, rows, (int)blockIdx.x * warps + (int)threadIdx.x / 32, (int)gridDim.x * warps);
@@ -143,7 +143,7 @@ RVIT_DEVICE int units_before(const match_job &job, int row, int rows)
 }
 
 /* The units that unit a of A may be merged into: all, or those of its window. */
-RVIT_DEVICE match_choice choice_of(const rvit_cu_match_params &params, const match_job &job, int a)
+RVIT_DEVICE match_choice choice_of(const rvit_cu_bipartite_match_params &params, const match_job &job, int a)
 {
     match_choice choice = {0, job.n_b};
     const int32_t *windows = params.window_cu_seqlens;
@@ -178,7 +178,7 @@ RVIT_DEVICE int slot_of_b(const match_job &job, int b)
 /* Copies channels c .. c + MATCH_CHANNELS - 1 of units a .. last - 1 of A and b .. of B to shared memory, A first. */
 RVIT_DEVICE void stage_units(const match_job &job, int a, int last, int b, int c, float *staged)
 {
-    enum { PIECES = MATCH_CHANNELS / 4, LINES = RVIT_CU_MATCH_THREADS / PIECES, AHEAD = 2 };
+    enum { PIECES = MATCH_CHANNELS / 4, LINES = RVIT_CU_BIPARTITE_MATCH_THREADS / PIECES, AHEAD = 2 };
     const int line = threadIdx.x / PIECES, piece = threadIdx.x % PIECES * 4;
     block_sync();
 #pragma unroll 1
@@ -207,7 +207,7 @@ RVIT_DEVICE float4 load_held_4(uint32_t shared)
 
 /* Finds the unit of B with the largest dot product for units first .. last - 1 of A; ties go to the lowest. staged: NULL if the metrics
    are in shared memory. */
-RVIT_DEVICE void find_partners(const rvit_cu_match_params &params, const match_job &job, int first, int last, float *staged,
+RVIT_DEVICE void find_partners(const rvit_cu_bipartite_match_params &params, const match_job &job, int first, int last, float *staged,
                                match_choice *choices)
 {
     const int column = threadIdx.x % MATCH_LINE, line = threadIdx.x / MATCH_LINE;
@@ -330,7 +330,7 @@ RVIT_DEVICE int next_merged(const match_job &job, int b, int from)
 }
 
 /* Writes the rows of a unit. next: the first row of the next unit in its list, or -1. */
-RVIT_DEVICE void link_unit(const rvit_cu_match_params &params, const match_job &job, int unit, bool stays, int next)
+RVIT_DEVICE void link_unit(const rvit_cu_bipartite_match_params &params, const match_job &job, int unit, bool stays, int next)
 {
     const int row = row_of_unit(job, unit);
     for (int j = 0; j < job.unit; j++)
@@ -338,7 +338,7 @@ RVIT_DEVICE void link_unit(const rvit_cu_match_params &params, const match_job &
 }
 
 /* Writes keep and the lists of merged rows. */
-RVIT_DEVICE void link_rows(const rvit_cu_match_params &params, const match_job &job)
+RVIT_DEVICE void link_rows(const rvit_cu_bipartite_match_params &params, const match_job &job)
 {
     for (int i = threadIdx.x; i < job.prefix; i += blockDim.x)
         link_unit(params, job, i, true, -1);
@@ -354,7 +354,7 @@ RVIT_DEVICE void link_rows(const rvit_cu_match_params &params, const match_job &
 }
 
 /* Lists the kept rows in order, from index `to` on. */
-RVIT_DEVICE void list_in_order(const rvit_cu_match_params &params, const match_job &job, rank_memory &memory, int to)
+RVIT_DEVICE void list_in_order(const rvit_cu_bipartite_match_params &params, const match_job &job, rank_memory &memory, int to)
 {
     for (int base = 0; base < job.len; base += blockDim.x) {
         const int i = base + (int)threadIdx.x;
@@ -368,7 +368,7 @@ RVIT_DEVICE void list_in_order(const rvit_cu_match_params &params, const match_j
 }
 
 /* Lists the prefix, the kept rows of A, and the rows of B, from index `to` on. */
-RVIT_DEVICE void list_halves(const rvit_cu_match_params &params, const match_job &job, rank_memory &memory, int to)
+RVIT_DEVICE void list_halves(const rvit_cu_bipartite_match_params &params, const match_job &job, rank_memory &memory, int to)
 {
     const int most = params.layout.rows;
     int32_t *src_rows = params.layout.src_rows;
@@ -399,7 +399,7 @@ RVIT_DEVICE int every_second(int first, int end)
     return first < end ? (end - first + 1) / 2 : 0;
 }
 
-RVIT_DEVICE match_job match_job_of(const rvit_cu_match_params &params, int image)
+RVIT_DEVICE match_job match_job_of(const rvit_cu_bipartite_match_params &params, int image)
 {
     match_job job;
     job.image = image;
@@ -415,7 +415,7 @@ RVIT_DEVICE match_job match_job_of(const rvit_cu_match_params &params, int image
 
 /* Sets where the image's metrics and lists are: in shared memory if they fit, otherwise in the op's result arrays, in the image's own
    rows, which are written last. */
-RVIT_DEVICE void load_metrics(const rvit_cu_match_params &params, match_job &job, match_memory &memory, float *held)
+RVIT_DEVICE void load_metrics(const rvit_cu_bipartite_match_params &params, match_job &job, match_memory &memory, float *held)
 {
     const int n = job.units - job.prefix, dim = job.dim;
     const float *metric = params.metric + (long long)row_of_unit(job, job.prefix) * params.head_dim;
@@ -446,7 +446,7 @@ RVIT_DEVICE void load_metrics(const rvit_cu_match_params &params, match_job &job
     job.marks = is_held ? memory.marks : params.keep + job.begin;
 }
 
-RVIT_DEVICE void match_image(const rvit_cu_match_params &params)
+RVIT_DEVICE void match_image(const rvit_cu_bipartite_match_params &params)
 {
     RVIT_DYNAMIC_SHARED(dynamic);
     match_memory &memory = *reinterpret_cast<match_memory *>(dynamic);
@@ -457,7 +457,7 @@ RVIT_DEVICE void match_image(const rvit_cu_match_params &params)
     const unsigned tag = layout_tag(layout);
     match_job job = match_job_of(params, image);
     const int part = ticket - image * layout.parts;
-    float *held = reinterpret_cast<float *>(dynamic + RVIT_CU_MATCH_FIXED);
+    float *held = reinterpret_cast<float *>(dynamic + RVIT_CU_BIPARTITE_MATCH_FIXED);
     int first = 0, last = job.n_a;
     if (params.splits) {
         const int each = (job.n_a + layout.parts - 1) / layout.parts;

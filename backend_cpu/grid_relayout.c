@@ -1,19 +1,19 @@
 /* The regroup op: merge groups ("units") and attention windows after a selection. */
 #include "backend_cpu/cpu.h"
 
-typedef struct regroup_job {
-    const rvit_regroup_args *args;
+typedef struct grid_relayout_job {
+    const rvit_grid_relayout_args *args;
     const int32_t *cu_seqlens, *out_cu_seqlens, *src_rows, *unit_rows;
     const uint8_t *keep;
     int32_t *out_unit_rows;
     int64_t left; /* rows after the selection */
-} regroup_job;
+} grid_relayout_job;
 
 static void list_units(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
-    const regroup_job *job = context;
-    const rvit_regroup_args *a = job->args;
+    const grid_relayout_job *job = context;
+    const rvit_grid_relayout_args *a = job->args;
     const int64_t units = a->rows / a->unit;
     for (int64_t image = begin; image < end; image++) {
         const rvit_cpu_range rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len),
@@ -28,9 +28,9 @@ static void list_units(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
-void rvit_cpu_regroup(rvit_cpu_device *device, const rvit_regroup_args *a)
+void rvit_cpu_grid_relayout(rvit_cpu_device *device, const rvit_grid_relayout_args *a)
 {
-    regroup_job job = {
+    grid_relayout_job job = {
         .args = a,
         .cu_seqlens = rvit_cpu_at(a->cu_seqlens),
         .out_cu_seqlens = rvit_cpu_at(a->out_cu_seqlens),

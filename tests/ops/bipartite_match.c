@@ -1,7 +1,7 @@
 #include "good_ops.h"
 /* Pairs of token merging. Where products are exact the pairs must be those of the rule, ties and all; elsewhere they must be as good as
    the best but for rounding, and of equal rows the first. */
-#include "match_run.h"
+#include "bipartite_match_run.h"
 #include "select_run.h"
 
 #include <math.h>
@@ -329,16 +329,16 @@ static void match_nan_in_windows(void **state)
 static void match_refuses(void **state)
 {
     (void)state;
-    rvit_match_args good = RVIT_MATCH_ARGS_INIT;
-    good_match(&good);
+    rvit_bipartite_match_args good = RVIT_BIPARTITE_MATCH_ARGS_INIT;
+    good_bipartite_match(&good);
     arrays_upload();
-    if (!supported(DEVICE, "match", rvit_match(H.stream[DEVICE], &good)))
+    if (!supported(DEVICE, "match", rvit_bipartite_match(H.stream[DEVICE], &good)))
         return;
 #define REFUSED(word, ...)                                                               \
     do {                                                                                 \
-        rvit_match_args args = good;                                                     \
+        rvit_bipartite_match_args args = good;                                                     \
         __VA_ARGS__;                                                                     \
-        expect_status(rvit_match(H.stream[DEVICE], &args), RVIT_INVALID_ARGUMENT, word); \
+        expect_status(rvit_bipartite_match(H.stream[DEVICE], &args), RVIT_INVALID_ARGUMENT, word); \
     } while (0)
     REFUSED("unit", args.unit = -1);
     REFUSED("unit", args.unit = 5);
@@ -350,7 +350,7 @@ static void match_refuses(void **state)
 }
 
 /* A call that works. */
-void good_match(rvit_match_args *a)
+void good_bipartite_match(rvit_bipartite_match_args *a)
 {
     static const int32_t windows[] = {0, 4, 10};
     a->n_images = GOOD_IMAGES;

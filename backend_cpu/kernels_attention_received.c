@@ -18,7 +18,7 @@ typedef struct state {
 _Static_assert(sizeof(state) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "the state must fit the scratch memory");
 _Static_assert(KEYS % PANEL == 0, "keys are whole panels");
 
-INLINE void load_keys(const rvit_cpu_received_tile *t, state *s, rvit_dtype dtype)
+INLINE void load_keys(const rvit_cpu_attention_received_tile *t, state *s, rvit_dtype dtype)
 {
     const char *keys = (const char *)t->k + t->first_key * t->k_stride * rvit_cpu_size(dtype);
     for (int key = 0; key < t->n_keys; key += PANEL)
@@ -31,7 +31,7 @@ INLINE void load_keys(const rvit_cpu_received_tile *t, state *s, rvit_dtype dtyp
 }
 
 /* rows: of a register tile that begins at `row` */
-static void add_queries(const rvit_cpu_received_tile *t, state *s, const float *q, int64_t q_stride, int64_t row, int rows)
+static void add_queries(const rvit_cpu_attention_received_tile *t, state *s, const float *q, int64_t q_stride, int64_t row, int rows)
 {
     for (int key = 0; key < t->n_keys; key += PANEL)
         gemm_of(rows, t->n_keys - key)(q, q_stride, s->keys + key * t->head_dim, PANEL, t->head_dim, s->logits + key, KEYS, 0);
@@ -46,7 +46,7 @@ static void add_queries(const rvit_cpu_received_tile *t, state *s, const float *
     }
 }
 
-INLINE void received(const rvit_cpu_received_tile *t, state *s, rvit_dtype dtype)
+INLINE void received(const rvit_cpu_attention_received_tile *t, state *s, rvit_dtype dtype)
 {
     load_keys(t, s, dtype);
     for (int64_t first = 0; first < t->len; first += QUERIES) {
@@ -68,7 +68,7 @@ INLINE void received(const rvit_cpu_received_tile *t, state *s, rvit_dtype dtype
         t->out[(t->first_key + j) * t->n_heads] = s->sums[j] / (float)t->len;
 }
 
-void ISA_NAME(rvit_cpu_received_kernel)(const rvit_cpu_received_tile *tile, float *scratch)
+void ISA_NAME(rvit_cpu_attention_received_kernel)(const rvit_cpu_attention_received_tile *tile, float *scratch)
 {
     state *s = (state *)(void *)scratch;
     WITH_DTYPE(tile->dtype, received, tile, s);

@@ -3,7 +3,7 @@
 
 typedef struct received_job {
     const rvit_cpu_device *device;
-    const rvit_received_args *args;
+    const rvit_attention_received_args *args;
     const int32_t *cu_seqlens;
     int64_t n_blocks; /* key blocks per image and head */
 } received_job;
@@ -11,7 +11,7 @@ typedef struct received_job {
 static void received_tasks(void *context, int64_t begin, int64_t end, int thread)
 {
     const received_job *job = context;
-    const rvit_received_args *a = job->args;
+    const rvit_attention_received_args *a = job->args;
     const rvit_dtype dtype = a->dtype;
     const int64_t size = rvit_cpu_size(dtype);
     const char *q = rvit_cpu_at(a->q), *k = rvit_cpu_at(a->k);
@@ -23,7 +23,7 @@ static void received_tasks(void *context, int64_t begin, int64_t end, int thread
         if (first >= rows.len)
             continue;
         const int64_t left = rows.len - first, column = head * a->head_dim, number = rows.begin * a->n_heads + head;
-        const rvit_cpu_received_tile tile = {
+        const rvit_cpu_attention_received_tile tile = {
             .q = q + (rows.begin * a->q_stride + column) * size,
             .k = k + (rows.begin * a->k_stride + column) * size,
             .q_stride = a->q_stride,
@@ -43,7 +43,7 @@ static void received_tasks(void *context, int64_t begin, int64_t end, int thread
     }
 }
 
-void rvit_cpu_received(rvit_cpu_device *device, const rvit_received_args *a)
+void rvit_cpu_attention_received(rvit_cpu_device *device, const rvit_attention_received_args *a)
 {
     const int64_t max_len = a->max_len < a->rows ? a->max_len : a->rows;
     received_job job = {.device = device, .args = a, .cu_seqlens = rvit_cpu_at(a->cu_seqlens)};

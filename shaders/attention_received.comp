@@ -10,7 +10,7 @@
 #include "common/math.glsl"
 #include "common/seqlens.glsl"
 
-layout(constant_id = RVIT_RECEIVED_HAS_BIAS) const uint HAS_BIAS = 0;
+layout(constant_id = RVIT_ATTENTION_RECEIVED_HAS_BIAS) const uint HAS_BIAS = 0;
 
 layout(binding = 0) readonly buffer Q { IN_VEC4 q_words[]; };
 layout(binding = 1) readonly buffer K { IN_VEC4 k_words[]; };
@@ -18,11 +18,11 @@ layout(binding = 2) readonly buffer CuSeqlens { int cu_seqlens[]; };
 layout(binding = 3) readonly buffer KeyBias { float key_bias[]; };
 layout(binding = 4) readonly buffer Lse { float lse[]; };
 layout(binding = 5) writeonly buffer Out { float out_values[]; };
-layout(push_constant) uniform Push { rvit_received_push push; };
+layout(push_constant) uniform Push { rvit_attention_received_push push; };
 
-const uint KEYS = RVIT_RECEIVED_KEYS;
-const uint QUERIES = RVIT_RECEIVED_QUERIES;
-const uint COLUMNS = RVIT_RECEIVED_COLUMNS;
+const uint KEYS = RVIT_ATTENTION_RECEIVED_KEYS;
+const uint QUERIES = RVIT_ATTENTION_RECEIVED_QUERIES;
+const uint COLUMNS = RVIT_ATTENTION_RECEIVED_COLUMNS;
 const uint ROWS = KEYS * COLUMNS / RVIT_MAX_THREADS;
 const uint LANE_QUERIES = QUERIES / COLUMNS;
 const uint PIECE = 8;

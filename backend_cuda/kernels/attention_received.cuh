@@ -1,14 +1,14 @@
 /* Received attention on tensor cores: the sum of the weights that each key gets from all queries of the image. A warp has 16 * MT keys
    in registers; queries come in stages. The float32 kernels use no tensor cores: a CTA has 32 keys and takes blocks of 32 queries,
    shared as in attention_f32.cuh. */
-#ifndef RVIT_RECEIVED_CUH
-#define RVIT_RECEIVED_CUH
+#ifndef RVIT_ATTENTION_RECEIVED_CUH
+#define RVIT_ATTENTION_RECEIVED_CUH
 
 #include "attention_backward.cuh"
 #include "attention_f32.cuh"
 
 /* What a query adds to its logits; -infinity without weights or past the image. */
-RVIT_DEVICE float received_number(const rvit_cu_received_params &params, const attention_work &work, int row)
+RVIT_DEVICE float received_number(const rvit_cu_attention_received_params &params, const attention_work &work, int row)
 {
     const float lse = row < work.length ? first_number(params.lse, work, params)[(long long)row * params.n_heads] : -INFINITY;
     return lse == -INFINITY ? -INFINITY : mul_rn(-lse, params.lse_factor);
@@ -17,7 +17,7 @@ RVIT_DEVICE float received_number(const rvit_cu_received_params &params, const a
 /* Two stages of queries, ROWS each, and their numbers. */
 template <typename T, int D, int ROWS> struct received_stages {
     static const int CHUNKS = D / 8, PITCH = tile_rows<D>::PITCH, ARRAY = ROWS * PITCH, SIZE = ARRAY + ROWS * 4;
-    const rvit_cu_received_params &params;
+    const rvit_cu_attention_received_params &params;
     const attention_work &work;
 
     __device__ __forceinline__ void fetch(int stage, int begin)
@@ -58,7 +58,7 @@ RVIT_DEVICE void receive_step(float (&sum)[MT][2], const uint32_t (&keys)[MT][D 
 }
 
 /* A CTA has 16 * MT keys per warp. */
-template <typename T, int D, int MT, int ROWS> RVIT_DEVICE void receive(const rvit_cu_received_params &params)
+template <typename T, int D, int MT, int ROWS> RVIT_DEVICE void receive(const rvit_cu_attention_received_params &params)
 {
     RVIT_DYNAMIC_SHARED(memory);
     typedef received_stages<T, D, ROWS> stages;
@@ -107,7 +107,7 @@ template <typename T, int D, int MT, int ROWS> RVIT_DEVICE void receive(const rv
     }
 }
 
-RVIT_DEVICE void receive_f32(const rvit_cu_received_params &params)
+RVIT_DEVICE void receive_f32(const rvit_cu_attention_received_params &params)
 {
     RVIT_DYNAMIC_SHARED(memory);
     const attention_work work = find_work(params);

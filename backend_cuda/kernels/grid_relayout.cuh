@@ -1,11 +1,11 @@
 /* The merge groups (units) and windows after a selection. */
-#ifndef RVIT_REGROUP_CUH
-#define RVIT_REGROUP_CUH
+#ifndef RVIT_GRID_RELAYOUT_CUH
+#define RVIT_GRID_RELAYOUT_CUH
 
 #include "elements.cuh"
 
 /* The number of kept rows before this one. */
-RVIT_DEVICE int left_before(const rvit_cu_regroup_params &params, int row)
+RVIT_DEVICE int left_before(const rvit_cu_grid_relayout_params &params, int row)
 {
     int begin = 0, end = min(max(params.out_cu_seqlens[params.n_images], 0), params.rows);
     while (begin < end) {
@@ -19,7 +19,7 @@ RVIT_DEVICE int left_before(const rvit_cu_regroup_params &params, int row)
 }
 
 /* Lists the kept merge groups of an image, in order, one per thread at a time. */
-RVIT_DEVICE void list_units(const rvit_cu_regroup_params &params, int image)
+RVIT_DEVICE void list_units(const rvit_cu_grid_relayout_params &params, int image)
 {
     RVIT_SHARED int counts[8];
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, unit_rows = params.unit, units = params.rows / unit_rows;
@@ -47,7 +47,7 @@ RVIT_DEVICE void list_units(const rvit_cu_regroup_params &params, int image)
     }
 }
 
-RVIT_DEVICE void regroup_all(const rvit_cu_regroup_params &params)
+RVIT_DEVICE void grid_relayout_all(const rvit_cu_grid_relayout_params &params)
 {
     const int thread = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
     for (int i = thread; i <= params.n_images; i += step)

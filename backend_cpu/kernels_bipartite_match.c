@@ -65,7 +65,7 @@ INLINE int take_larger(const float *dots, int n, float *value, int *out_index)
 }
 
 /* Transposes a panel of rows of B into scratch and multiplies it with all rows of A. */
-void ISA_NAME(rvit_cpu_match_kernel)(const rvit_cpu_match_tile *t, float *scratch)
+void ISA_NAME(rvit_cpu_bipartite_match_kernel)(const rvit_cpu_bipartite_match_tile *t, float *scratch)
 {
     float *panel = scratch, *dots = panel + RVIT_CPU_MAX_MATCH_DIM * PANEL;
     for (int64_t i = 0; i < t->n_a; i++) {

@@ -1,16 +1,16 @@
 /* Probe (attention pooling): one head of one image. Softmax over the image's rows, the weighted sum of the rows, then its multiplication
    by the head's weights. */
-#ifndef RVIT_PROBE_CUH
-#define RVIT_PROBE_CUH
+#ifndef RVIT_ATTENTION_POOL_CUH
+#define RVIT_ATTENTION_POOL_CUH
 
 #include "elements.cuh"
 
 #include "../tile.h"
 
 enum {
-    PROBE_WARPS = RVIT_CU_PROBE_WARPS,
+    PROBE_WARPS = RVIT_CU_ATTENTION_POOL_WARPS,
     PROBE_THREADS = PROBE_WARPS * 32,
-    PROBE_PIECES = RVIT_CU_PROBE_PIECES,
+    PROBE_PIECES = RVIT_CU_ATTENTION_POOL_PIECES,
     PROBE_HELD = 1024, /* rows whose softmax weights stay in shared memory; others are recomputed */
     PROBE_MAX_HEAD_DIM = 192
 };
@@ -73,7 +73,7 @@ RVIT_DEVICE float inverse_sum(const probe_rows &rows, float *held, float *values
 
 /* A warp adds every PROBE_WARPS-th row, weighted, to the lane's columns. */
 template <typename T>
-RVIT_DEVICE void sum_rows(const rvit_cu_probe_params &params, const probe_rows &rows, const T *x, const float *held, int column,
+RVIT_DEVICE void sum_rows(const rvit_cu_attention_pool_params &params, const probe_rows &rows, const T *x, const float *held, int column,
                           float4 (&sum)[PROBE_PIECES])
 {
     for (int row = threadIdx.x / 32; row < rows.len; row += PROBE_WARPS) {
@@ -140,7 +140,7 @@ RVIT_DEVICE void store_one(int dtype, void *out, long long at, float value)
         static_cast<uint16_t *>(out)[at] = dtype == RVIT_CU_F16 ? float_f16(value) : float_bf16(value);
 }
 
-template <typename T> RVIT_DEVICE void probe_head(const rvit_cu_probe_params &params)
+template <typename T> RVIT_DEVICE void probe_head(const rvit_cu_attention_pool_params &params)
 {
     RVIT_SHARED float4 sums[PROBE_WARPS][32];
     RVIT_SHARED float4 z[PROBE_PIECES * 32];

@@ -83,7 +83,7 @@ static received_arrays prepare(const received_case *c, const batch *b)
 
 static rvit_status call(const received_case *c, const batch *b, const received_arrays *a, side s)
 {
-    rvit_received_args args = RVIT_RECEIVED_ARGS_INIT;
+    rvit_attention_received_args args = RVIT_ATTENTION_RECEIVED_ARGS_INIT;
     args.dtype = c->dtype;
     args.n_images = b->n_images;
     args.n_heads = c->n_heads;
@@ -100,7 +100,7 @@ static rvit_status call(const received_case *c, const batch *b, const received_a
     args.key_bias = array_view(a->key_bias, s);
     args.lse = array_view(a->lse, s);
     args.out = array_view(a->out, s);
-    return rvit_received(H.stream[s], &args);
+    return rvit_attention_received(H.stream[s], &args);
 }
 
 /* The images whose length lies in least..most and whose number in first..end-1, as one sample of errors. */
@@ -246,7 +246,7 @@ static void received_vectors(void **state)
     store(RVIT_F32, lse->host, 2, -INFINITY);
     arrays_upload();
     for (side s = 0; (int)s < H.n_sides; s++) {
-        rvit_received_args args = RVIT_RECEIVED_ARGS_INIT;
+        rvit_attention_received_args args = RVIT_ATTENTION_RECEIVED_ARGS_INIT;
         args.n_images = args.n_heads = 1;
         args.head_dim = 8;
         args.max_len = 3;
@@ -258,7 +258,7 @@ static void received_vectors(void **state)
         args.key_bias = array_view(bias, s);
         args.lse = array_view(lse, s);
         args.out = array_view(out, s);
-        expect_ok(rvit_received(H.stream[s], &args));
+        expect_ok(rvit_attention_received(H.stream[s], &args));
         arrays_fetch(s);
         assert_true(fabsf(load(RVIT_F32, out->result[s], 0) - 1.25f / 3) < 1e-6f);
         assert_true(fabsf(load(RVIT_F32, out->result[s], 1) - 0.75f / 3) < 1e-6f);
@@ -389,7 +389,7 @@ static void received_refuses(void **state)
     received_arrays a = prepare(&c, &b);
     compute(&c, &b, &a);
     arrays_upload();
-    rvit_received_args good = RVIT_RECEIVED_ARGS_INIT;
+    rvit_attention_received_args good = RVIT_ATTENTION_RECEIVED_ARGS_INIT;
     good.n_images = 1;
     good.n_heads = 2;
     good.head_dim = 16;
@@ -401,12 +401,12 @@ static void received_refuses(void **state)
     good.cu_seqlens = array_view(a.cu, DEVICE);
     good.lse = array_view(a.lse, DEVICE);
     good.out = array_view(a.out, DEVICE);
-    expect_ok(rvit_received(H.stream[DEVICE], &good));
+    expect_ok(rvit_attention_received(H.stream[DEVICE], &good));
 #define REFUSED(word, ...)                                                                  \
     do {                                                                                    \
-        rvit_received_args args = good;                                                     \
+        rvit_attention_received_args args = good;                                                     \
         __VA_ARGS__;                                                                        \
-        expect_status(rvit_received(H.stream[DEVICE], &args), RVIT_INVALID_ARGUMENT, word); \
+        expect_status(rvit_attention_received(H.stream[DEVICE], &args), RVIT_INVALID_ARGUMENT, word); \
     } while (0)
     REFUSED("dtype", args.dtype = (rvit_dtype)3);
     REFUSED("n_images", args.n_images = -1);
@@ -426,7 +426,7 @@ static void received_refuses(void **state)
 }
 
 /* A call that works. */
-void good_received(rvit_received_args *a)
+void good_attention_received(rvit_attention_received_args *a)
 {
     a->n_images = GOOD_IMAGES;
     a->n_heads = 2;

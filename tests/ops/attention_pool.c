@@ -87,7 +87,7 @@ static void run(const probe_case *c)
     const probe_arrays a = make(c);
     arrays_upload();
     for (side s = 0; (int)s < H.n_sides; s++) {
-        rvit_probe_args args = RVIT_PROBE_ARGS_INIT;
+        rvit_attention_pool_args args = RVIT_ATTENTION_POOL_ARGS_INIT;
         args.dtype = c->dtype;
         args.out_dtype = c->out_dtype;
         args.n_images = c->b.n_images;
@@ -106,7 +106,7 @@ static void run(const probe_case *c)
         args.out = array_view(a.out, s);
         args.probs = array_view(a.probs, s);
         const char *feature = c->out_dtype == RVIT_BF16 ? "bf16" : type_feature(c->dtype);
-        if (!supported(s, feature, rvit_probe(H.stream[s], &args)))
+        if (!supported(s, feature, rvit_attention_pool(H.stream[s], &args)))
             continue;
         arrays_fetch(s);
         for (int32_t image = 0; image < c->b.n_images; image++)
@@ -221,7 +221,7 @@ static void probe_vectors(void **state)
         store(RVIT_F32, a.weight->host, i, i % DIM == i / DIM % DIM);
     arrays_upload();
     for (side s = 0; (int)s < H.n_sides; s++) {
-        rvit_probe_args args = RVIT_PROBE_ARGS_INIT;
+        rvit_attention_pool_args args = RVIT_ATTENTION_POOL_ARGS_INIT;
         args.n_images = 1;
         args.n_heads = HEADS;
         args.head_dim = args.dim = DIM;
@@ -233,7 +233,7 @@ static void probe_vectors(void **state)
         args.weight = array_view(a.weight, s);
         args.out = array_view(a.out, s);
         args.probs = array_view(a.probs, s);
-        expect_ok(rvit_probe(H.stream[s], &args));
+        expect_ok(rvit_attention_pool(H.stream[s], &args));
         arrays_fetch(s);
         for (int i = 0; i < HEADS * DIM; i++)
             assert_true(fabs(load(RVIT_F32, a.out->result[s], i) - wanted[i]) <= 3e-7);
@@ -243,7 +243,7 @@ static void probe_vectors(void **state)
 }
 
 /* A call that works. */
-void good_probe(rvit_probe_args *a)
+void good_attention_pool(rvit_attention_pool_args *a)
 {
     enum { HEADS = 3, HEAD_DIM = 4, STRIDE = 4 };
     a->n_images = GOOD_IMAGES;

@@ -1,11 +1,11 @@
 #include "good_ops.h"
 #include "ops.h"
 
-typedef struct regroup_case {
+typedef struct grid_relayout_case {
     batch b;
     int32_t unit, max_windows, share; /* one unit in `share` is dropped; 0: all, 1: none */
     int with_windows, with_units;
-} regroup_case;
+} grid_relayout_case;
 
 static void set(array *a, int64_t at, int32_t value)
 {
@@ -22,7 +22,7 @@ static void expect_ints(const array *a, side s, const int32_t *wanted, int64_t n
     }
 }
 
-static void run(const regroup_case *c)
+static void run(const grid_relayout_case *c)
 {
     const int64_t rows = c->b.rows, units = rows / c->unit, n = c->b.n_images;
     array *cu = array_cu(&c->b), *out_cu = array_input("out_cu_seqlens", 4 * (n + 1)), *src_rows = array_input("src_rows", 4 * rows);
@@ -64,7 +64,7 @@ static void run(const regroup_case *c)
     }
     arrays_upload();
     for (side s = 0; (int)s < H.n_sides; s++) {
-        rvit_regroup_args args = RVIT_REGROUP_ARGS_INIT;
+        rvit_grid_relayout_args args = RVIT_GRID_RELAYOUT_ARGS_INIT;
         args.n_images = (int32_t)n;
         args.n_windows = c->max_windows;
         args.max_len = c->b.max_len;
@@ -83,7 +83,7 @@ static void run(const regroup_case *c)
             args.unit_rows = array_view(unit_rows, s);
             args.out_unit_rows = array_view(out_unit_rows, s);
         }
-        if (!supported(s, "regroup", rvit_regroup(H.stream[s], &args)))
+        if (!supported(s, "regroup", rvit_grid_relayout(H.stream[s], &args)))
             continue;
         arrays_fetch(s);
         expect_ints(unit_cu, s, wanted_cu, n + 1, "unit_cu_seqlens");
@@ -97,7 +97,7 @@ static void run(const regroup_case *c)
     harness_teardown(NULL);
 }
 
-static void regroup_random(void **state)
+static void grid_relayout_random(void **state)
 {
     (void)state;
     static const int32_t lengths[] = {64, 0, 4, 1600, 8, 0, 36, 128, 4, 4, 512, 4400};
@@ -107,7 +107,7 @@ static void regroup_random(void **state)
             for (int w = 0; w < 3; w++) {
                 if (leaves_out(u + share + w, 2))
                     continue;
-                run(&(regroup_case){.b = batch_of(lengths, w == 1 ? 5 : 12, u * 8),
+                run(&(grid_relayout_case){.b = batch_of(lengths, w == 1 ? 5 : 12, u * 8),
                                     .unit = units[u],
                                     .max_windows = w == 0 ? 0 : 900,
                                     .share = share,
@@ -115,22 +115,22 @@ static void regroup_random(void **state)
                                     .with_units = w != 1});
             }
     const int32_t none = 0;
-    run(&(regroup_case){.b = batch_of(&none, 0, 0), .unit = 4, .max_windows = 3, .share = 1, .with_windows = 1, .with_units = 1});
+    run(&(grid_relayout_case){.b = batch_of(&none, 0, 0), .unit = 4, .max_windows = 3, .share = 1, .with_windows = 1, .with_units = 1});
 }
 
-static void regroup_refuses(void **state)
+static void grid_relayout_refuses(void **state)
 {
     (void)state;
-    rvit_regroup_args good = RVIT_REGROUP_ARGS_INIT;
-    good_regroup(&good);
+    rvit_grid_relayout_args good = RVIT_GRID_RELAYOUT_ARGS_INIT;
+    good_grid_relayout(&good);
     arrays_upload();
-    if (!supported(DEVICE, "regroup", rvit_regroup(H.stream[DEVICE], &good)))
+    if (!supported(DEVICE, "regroup", rvit_grid_relayout(H.stream[DEVICE], &good)))
         return;
 #define REFUSED(word, ...)                                                                 \
     do {                                                                                   \
-        rvit_regroup_args args = good;                                                     \
+        rvit_grid_relayout_args args = good;                                                     \
         __VA_ARGS__;                                                                       \
-        expect_status(rvit_regroup(H.stream[DEVICE], &args), RVIT_INVALID_ARGUMENT, word); \
+        expect_status(rvit_grid_relayout(H.stream[DEVICE], &args), RVIT_INVALID_ARGUMENT, word); \
     } while (0)
     REFUSED("n_images", args.n_images = -1);
     REFUSED("n_windows", args.n_windows = -1);
@@ -148,7 +148,7 @@ static void regroup_refuses(void **state)
 }
 
 /* A call that works. */
-void good_regroup(rvit_regroup_args *a)
+void good_grid_relayout(rvit_grid_relayout_args *a)
 {
     static const int32_t windows[] = {0, 4, 10}, units[] = {1, 0, 2, 3, 4, 5};
     a->n_images = GOOD_IMAGES;
@@ -167,4 +167,4 @@ void good_regroup(rvit_regroup_args *a)
     a->out_unit_rows = good_output("out_unit_rows", GOOD_ROWS / 2 * 4);
 }
 
-SUITE(regroup_suite, TEST(regroup_random), TEST(regroup_refuses));
+SUITE(grid_relayout_suite, TEST(grid_relayout_random), TEST(grid_relayout_refuses));

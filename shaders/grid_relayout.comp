@@ -5,9 +5,9 @@
 #include "common/group.glsl"
 #include "common/group_scan.glsl"
 
-layout(constant_id = RVIT_REGROUP_FLAGS) const uint FLAGS = 0;
+layout(constant_id = RVIT_GRID_RELAYOUT_FLAGS) const uint FLAGS = 0;
 
-layout(push_constant) uniform Push { rvit_regroup_push push; };
+layout(push_constant) uniform Push { rvit_grid_relayout_push push; };
 layout(binding = 1) readonly buffer After { int out_cu_seqlens[]; };
 layout(binding = 2) readonly buffer SrcRows { int src_rows[]; };
 layout(binding = 3) readonly buffer Keep { uint keep_words[]; };
@@ -74,10 +74,10 @@ void main()
     const uint thread = gl_WorkGroupID.x * THREADS + gl_LocalInvocationIndex;
     for (uint i = thread; i <= uint(push.n_images); i += step)
         unit_cu_seqlens[uint(push.unit_cu_seqlens_at) + i] = end_of(i) / push.unit;
-    if ((FLAGS & RVIT_REGROUP_HAS_WINDOWS) != 0)
+    if ((FLAGS & RVIT_GRID_RELAYOUT_HAS_WINDOWS) != 0)
         for (uint i = thread; i <= uint(push.n_windows); i += step)
             out_windows[uint(push.out_window_cu_seqlens_at) + i] = left_before(windows[uint(push.window_cu_seqlens_at) + i]);
-    if ((FLAGS & RVIT_REGROUP_HAS_UNITS) != 0)
+    if ((FLAGS & RVIT_GRID_RELAYOUT_HAS_UNITS) != 0)
         for (uint image = gl_WorkGroupID.x; image < uint(push.n_images); image += gl_NumWorkGroups.x)
             list_units(image);
 }

@@ -12,7 +12,7 @@
 
 typedef struct match_job {
     const rvit_cpu_device *device;
-    const rvit_match_args *args;
+    const rvit_bipartite_match_args *args;
     const int32_t *cu_seqlens, *window_cu_seqlens; /* the latter or NULL */
     rvit_cpu_metric_rows metric;
     uint8_t *keep;
@@ -37,7 +37,7 @@ static int64_t every_second(int64_t from, int64_t end)
 
 static match_image image_of(const match_job *job, int64_t image)
 {
-    const rvit_match_args *a = job->args;
+    const rvit_bipartite_match_args *a = job->args;
     match_image m = {.rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len), .step = 2 * (int64_t)a->unit};
     m.prefix = m.rows.len < a->n_prefix ? m.rows.len : a->n_prefix; /* 0 if unit is above 1 */
     const int64_t even = m.prefix + (m.prefix & 1), odd = m.prefix | 1, units = m.rows.len / a->unit;
@@ -98,7 +98,7 @@ static void metric_rows(void *context, int64_t begin, int64_t end, int thread)
 static void find_in_choice(const match_job *job, const match_image *m, int64_t first, int64_t n, const match_choice *choice, int thread)
 {
     const int64_t head_dim = job->args->head_dim, row = m->a + first * m->step;
-    const rvit_cpu_match_tile tile = {
+    const rvit_cpu_bipartite_match_tile tile = {
         .a = job->metric.metric + row * head_dim,
         .b = job->metric.metric + (m->b + choice->first_b * m->step) * head_dim,
         .stride = m->step * head_dim,
@@ -115,7 +115,7 @@ static void find_in_choice(const match_job *job, const match_image *m, int64_t f
         return;
     }
     if (job->device->oracle)
-        rvit_cpu_oracle_match(&tile);
+        rvit_cpu_oracle_bipartite_match(&tile);
     else
         job->device->kernels->match(&tile, rvit_cpu_scratch(job->device, thread));
     for (int64_t i = 0; choice->first_b > 0 && i < n; i++)
@@ -220,7 +220,7 @@ static void list_images(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
-void rvit_cpu_match(rvit_cpu_device *device, const rvit_match_args *a)
+void rvit_cpu_bipartite_match(rvit_cpu_device *device, const rvit_bipartite_match_args *a)
 {
     match_job job = {
         .device = device,

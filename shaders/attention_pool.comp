@@ -12,11 +12,11 @@
 #include "common/seqlens.glsl"
 #include "common/storage.glsl"
 
-layout(constant_id = RVIT_PROBE_TEAMS) const uint TEAMS = 4;
-layout(constant_id = RVIT_PROBE_FLAGS) const uint FLAGS = 0;
-const uint COLUMNS = RVIT_PROBE_COLUMNS;
+layout(constant_id = RVIT_ATTENTION_POOL_TEAMS) const uint TEAMS = 4;
+layout(constant_id = RVIT_ATTENTION_POOL_FLAGS) const uint FLAGS = 0;
+const uint COLUMNS = RVIT_ATTENTION_POOL_COLUMNS;
 
-layout(push_constant) uniform Push { rvit_probe_push push; };
+layout(push_constant) uniform Push { rvit_attention_pool_push push; };
 layout(binding = 0) readonly buffer CuSeqlens { int cu_seqlens[]; };
 layout(binding = 1) readonly buffer X { IN_VEC4 x_words[]; };
 layout(binding = 2) readonly buffer Logits { float logits[]; };
@@ -33,12 +33,12 @@ shared float held[RVIT_NEAR_KEYS]; // weights of the first rows; those of the ot
 shared float largest_logits[THREADS];
 shared vec4 partial_sums[THREADS];
 shared vec4 z[COLUMNS];
-shared float values[RVIT_PROBE_MAX_HEAD_DIM];
+shared float values[RVIT_ATTENTION_POOL_MAX_HEAD_DIM];
 
 float logit_of(uint row, uint head)
 {
     const float logit = logits[uint(push.logits_at) + row * uint(push.logits_stride) + head];
-    return (FLAGS & RVIT_PROBE_HAS_SIZES) == 0 ? logit : logit + log_accurate(sizes[uint(push.sizes_at) + row]);
+    return (FLAGS & RVIT_ATTENTION_POOL_HAS_SIZES) == 0 ? logit : logit + log_accurate(sizes[uint(push.sizes_at) + row]);
 }
 
 // The largest logit of the image, or 0 if that is -infinity.
@@ -76,7 +76,7 @@ void main()
     }
     const float sum = group_add(part);
     const float scale = sum > 0.0 ? 1.0 / sum : 0.0;
-    if ((FLAGS & RVIT_PROBE_HAS_PROBS) != 0)
+    if ((FLAGS & RVIT_ATTENTION_POOL_HAS_PROBS) != 0)
         for (uint t = index; t < image.len; t += THREADS)
             probs[uint(push.probs_at) + (image.begin + t) * uint(push.n_heads) + head] =
                 (t < RVIT_NEAR_KEYS ? held[t] : exp(logit_of(image.begin + t, head) - largest)) * scale;
@@ -116,7 +116,7 @@ void main()
     for (uint q = index; q < head_dim / 4; q += THREADS) {
         vec4 value = vec4(values[4 * q], values[4 * q + 1], values[4 * q + 2], values[4 * q + 3]);
         const uint bias_at = uint(push.bias_at) + head * head_dim + 4 * q;
-        if ((FLAGS & RVIT_PROBE_HAS_BIAS) != 0 && image.len > 0)
+        if ((FLAGS & RVIT_ATTENTION_POOL_HAS_BIAS) != 0 && image.len > 0)
             value += vec4(bias_values[bias_at], bias_values[bias_at + 1], bias_values[bias_at + 2], bias_values[bias_at + 3]);
         out_words[uint(push.out_at) + (image_index * uint(push.n_heads) + head) * (head_dim / 4) + q] = out_vec4(value);
     }

@@ -1,4 +1,4 @@
-#include "match_run.h"
+#include "bipartite_match_run.h"
 
 #include <math.h>
 
@@ -146,9 +146,9 @@ static void check_metric(const match_case *c, side s, const float *metric)
         check_close(what, RVIT_F32, got, exact, plain, n);
 }
 
-static rvit_match_args make_args(const match_case *c)
+static rvit_bipartite_match_args make_args(const match_case *c)
 {
-    rvit_match_args args = RVIT_MATCH_ARGS_INIT;
+    rvit_bipartite_match_args args = RVIT_BIPARTITE_MATCH_ARGS_INIT;
     args.dtype = c->dtype;
     args.n_images = c->b.n_images;
     args.max_len = c->max_len ? c->max_len : c->b.max_len;
@@ -180,7 +180,7 @@ void match_check(const match_case *c, match_observer *judge)
             store(c->dtype, k->host, t * stride + c->k_column + i, c->k[t * width + i]);
     arrays_upload();
     for (side s = 0; (int)s < H.n_sides; s++) {
-        rvit_match_args args = make_args(c);
+        rvit_bipartite_match_args args = make_args(c);
         args.k = array_view(k, s);
         args.k.offset += c->k_column * element;
         args.cu_seqlens = array_view(cu, s);
@@ -191,7 +191,7 @@ void match_check(const match_case *c, match_observer *judge)
         args.out_cu_seqlens = array_view(out_cu, s);
         args.src_rows = array_view(src_rows, s);
         args.next_rows = array_view(next_rows, s);
-        if (!supported(s, type_feature(c->dtype), rvit_match(H.stream[s], &args)))
+        if (!supported(s, type_feature(c->dtype), rvit_bipartite_match(H.stream[s], &args)))
             continue;
         arrays_fetch(s);
         const match_result found = {.metric = (const float *)(const void *)metric->result[s],
