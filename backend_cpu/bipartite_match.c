@@ -38,12 +38,12 @@ static int64_t every_second(int64_t from, int64_t end)
 static match_image image_of(const match_job *job, int64_t image)
 {
     const rvit_bipartite_match_args *a = job->args;
-    match_image m = {.rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len), .step = 2 * (int64_t)a->unit};
+    match_image m = {.rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len), .step = 2 * (int64_t)a->group_size};
     m.prefix = m.rows.len < a->n_prefix ? m.rows.len : a->n_prefix; /* 0 if unit is above 1 */
-    const int64_t even = m.prefix + (m.prefix & 1), odd = m.prefix | 1, units = m.rows.len / a->unit;
-    m.a = m.rows.begin + even * a->unit;
+    const int64_t even = m.prefix + (m.prefix & 1), odd = m.prefix | 1, units = m.rows.len / a->group_size;
+    m.a = m.rows.begin + even * a->group_size;
     m.n_a = every_second(even, units);
-    m.b = m.rows.begin + odd * a->unit;
+    m.b = m.rows.begin + odd * a->group_size;
     m.n_b = every_second(odd, units);
     m.merges = rvit_cpu_clamp(a->merges, 0, (units - m.prefix) / 2);
     return m;
@@ -102,7 +102,7 @@ static void find_in_choice(const match_job *job, const match_image *m, int64_t f
         .a = job->metric.metric + row * head_dim,
         .b = job->metric.metric + (m->b + choice->first_b * m->step) * head_dim,
         .stride = m->step * head_dim,
-        .dim = job->args->unit * head_dim,
+        .dim = job->args->group_size * head_dim,
         .n_a = n,
         .n_b = choice->n_b,
         .step = m->step,
@@ -155,7 +155,7 @@ static int64_t count_merges(const match_job *job, const match_image *m)
 static void mark_image(const match_job *job, int64_t image)
 {
     const match_image m = image_of(job, image);
-    const int64_t merges = count_merges(job, &m), unit = job->args->unit;
+    const int64_t merges = count_merges(job, &m), unit = job->args->group_size;
     uint8_t *keep = job->keep;
     memset(keep + m.rows.begin, 1, (size_t)m.rows.len);
     if (merges > 0) {
@@ -210,7 +210,7 @@ static void list_images(void *context, int64_t begin, int64_t end, int thread)
     for (int64_t image = begin; image < end; image++) {
         const match_image m = image_of(job, image);
         const int64_t out_end = job->out_cu_seqlens[image + 1];
-        if (job->args->unit > 1) {
+        if (job->args->group_size > 1) {
             list_rows(job, m.rows.begin, m.rows.len, 1, job->out_cu_seqlens[image], out_end);
             continue;
         }

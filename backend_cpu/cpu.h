@@ -257,10 +257,10 @@ void rvit_cpu_fuse(rvit_cpu_device *device, const rvit_select_args *args);
     OP(QUANTIZE, quantize)                     \
     OP(ATTENTION, attention)                   \
     OP(ATTENTION_BACKWARD, attention_backward) \
-    OP(ATTENTION_RECEIVED, attention_received)                     \
+    OP(ATTENTION_RECEIVED, attention_received) \
     OP(HEAD, head)                             \
     OP(POOL, pool)                             \
-    OP(ATTENTION_POOL, attention_pool)                           \
+    OP(ATTENTION_POOL, attention_pool)         \
     OP(MEAN, mean)                             \
     OP(MERGE, merge)
 #define RVIT_CPU_ORACLE(TYPE, name) void rvit_cpu_oracle_##name(rvit_cpu_device *device, const rvit_##name##_args *args);

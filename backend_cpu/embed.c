@@ -4,7 +4,7 @@
 typedef struct embed_job {
     const rvit_cpu_device *device;
     const rvit_embed_args *args;
-    const int32_t *cells;
+    const int32_t *token_map;
     const void *patches;
     const float *prefix, *table; /* or NULL */
     float *out;
@@ -63,7 +63,7 @@ static void embed_rows(void *context, int64_t begin, int64_t end, int thread)
     const embed_job *job = context;
     const rvit_embed_args *a = job->args;
     for (int64_t row = begin; row < end; row++) {
-        const int32_t *cell = job->cells + 4 * row;
+        const int32_t *cell = job->token_map + 4 * row;
         if (cell[0] >= 0 && a->patch_rows > 0)
             embed_patch(job, cell, row);
         else if (cell[0] < 0 && a->n_prefix > 0)
@@ -78,7 +78,7 @@ void rvit_cpu_embed(rvit_cpu_device *device, const rvit_embed_args *a)
 {
     embed_job job = {.device = device,
                      .args = a,
-                     .cells = rvit_cpu_at(a->cells),
+                     .token_map = rvit_cpu_at(a->token_map),
                      .patches = rvit_cpu_at(a->patches),
                      .prefix = rvit_cpu_at(a->prefix),
                      .table = rvit_cpu_at(a->table),

@@ -43,12 +43,13 @@ static int64_t group_at(const rvit_grid_layout_args *a, grid g, int64_t y, int64
     return top * g.group_width + left * lines + (y - top) * columns + x - left;
 }
 
-static void fill_cells(const rvit_grid_layout_args *a, grid g, int64_t image, int64_t patch_row, int64_t begin, int64_t end, int32_t *cells)
+static void fill_token_map(const rvit_grid_layout_args *a, grid g, int64_t image, int64_t patch_row, int64_t begin, int64_t end,
+                           int32_t *token_map)
 {
     const int64_t m = a->merge;
     for (int64_t row = begin; row < end; row++) {
         const int64_t patch = row - begin - a->n_prefix;
-        int32_t *cell = cells + 4 * row;
+        int32_t *cell = token_map + 4 * row;
         cell[0] = (int32_t)(-1 - (row - begin));
         cell[1] = (int32_t)image;
         cell[2] = 0;
@@ -66,10 +67,10 @@ static void fill_cells(const rvit_grid_layout_args *a, grid g, int64_t image, in
 }
 
 /* Of an image whose merge groups are begin .. end - 1 of the batch. */
-static void fill_unit_rows(const rvit_grid_layout_args *a, grid g, int64_t begin, int64_t end, int32_t *unit_rows)
+static void fill_unit_rows(const rvit_grid_layout_args *a, grid g, int64_t begin, int64_t end, int32_t *group_rows)
 {
     for (int64_t i = begin; i < end; i++)
-        unit_rows[i] = (int32_t)least(begin + group_at(a, g, (i - begin) / g.group_width, (i - begin) % g.group_width), end - 1);
+        group_rows[i] = (int32_t)least(begin + group_at(a, g, (i - begin) / g.group_width, (i - begin) % g.group_width), end - 1);
 }
 
 /* Of an image whose first window has index `window` and whose rows are begin .. end - 1; returns its number of windows. */
@@ -88,25 +89,26 @@ void rvit_cpu_grid_layout(rvit_cpu_device *device, const rvit_grid_layout_args *
     (void)device;
     const int32_t *live = rvit_cpu_at(a->live_images), *grids = rvit_cpu_at(a->grids);
     const int64_t n_images = live == NULL ? a->n_images : rvit_cpu_clamp(*live, 0, a->n_images), area = (int64_t)a->merge * a->merge;
-    int32_t *cu_seqlens = rvit_cpu_at(a->cu_seqlens), *patch_cu_seqlens = rvit_cpu_at(a->patch_cu_seqlens), *cells = rvit_cpu_at(a->cells);
-    int32_t *unit_cu_seqlens = rvit_cpu_at(a->unit_cu_seqlens), *window_cu_seqlens = rvit_cpu_at(a->window_cu_seqlens),
-            *unit_rows = rvit_cpu_at(a->unit_rows);
+    int32_t *cu_seqlens = rvit_cpu_at(a->cu_seqlens), *patch_cu_seqlens = rvit_cpu_at(a->patch_cu_seqlens),
+            *token_map = rvit_cpu_at(a->token_map);
+    int32_t *group_cu_seqlens = rvit_cpu_at(a->group_cu_seqlens), *window_cu_seqlens = rvit_cpu_at(a->window_cu_seqlens),
+            *group_rows = rvit_cpu_at(a->group_rows);
     int64_t row = 0, patch_row = 0, window = 0;
     for (int64_t i = 0; i <= a->n_images; i++) {
         cu_seqlens[i] = (int32_t)row;
         if (patch_cu_seqlens != NULL)
             patch_cu_seqlens[i] = (int32_t)patch_row;
-        if (unit_cu_seqlens != NULL)
-            unit_cu_seqlens[i] = (int32_t)(row / area);
+        if (group_cu_seqlens != NULL)
+            group_cu_seqlens[i] = (int32_t)(row / area);
         if (i >= n_images)
             continue;
         const grid g = grid_of(a, grids, i);
         const int64_t patches = g.height * g.width, tokens = patches == 0 ? 0 : a->n_prefix + patches;
         const int64_t end = rvit_cpu_clamp(row + rvit_cpu_clamp(tokens, 0, a->max_len), 0, a->rows);
-        if (cells != NULL)
-            fill_cells(a, g, i, patch_row, row, end, cells);
-        if (unit_rows != NULL)
-            fill_unit_rows(a, g, row / area, end / area, unit_rows);
+        if (token_map != NULL)
+            fill_token_map(a, g, i, patch_row, row, end, token_map);
+        if (group_rows != NULL)
+            fill_unit_rows(a, g, row / area, end / area, group_rows);
         if (window_cu_seqlens != NULL)
             window += fill_windows(a, g, window, row, end, window_cu_seqlens);
         row = end;

@@ -3,9 +3,9 @@
 
 typedef struct grid_relayout_job {
     const rvit_grid_relayout_args *args;
-    const int32_t *cu_seqlens, *out_cu_seqlens, *src_rows, *unit_rows;
+    const int32_t *cu_seqlens, *out_cu_seqlens, *src_rows, *group_rows;
     const uint8_t *keep;
-    int32_t *out_unit_rows;
+    int32_t *out_group_rows;
     int64_t left; /* rows after the selection */
 } grid_relayout_job;
 
@@ -14,16 +14,16 @@ static void list_units(void *context, int64_t begin, int64_t end, int thread)
     (void)thread;
     const grid_relayout_job *job = context;
     const rvit_grid_relayout_args *a = job->args;
-    const int64_t units = a->rows / a->unit;
+    const int64_t units = a->rows / a->group_size;
     for (int64_t image = begin; image < end; image++) {
         const rvit_cpu_range rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len),
                              after = rvit_cpu_image(job->out_cu_seqlens, image, a->rows, a->max_len);
-        const int64_t past = (rows.begin + rows.len) / a->unit, out_past = (after.begin + after.len) / a->unit;
-        int64_t out = after.begin / a->unit;
-        for (int64_t unit = rows.begin / a->unit; unit < past && out < out_past; unit++) {
-            const int64_t row = rvit_cpu_clamp(job->unit_rows[unit], 0, units - 1) * a->unit;
+        const int64_t past = (rows.begin + rows.len) / a->group_size, out_past = (after.begin + after.len) / a->group_size;
+        int64_t out = after.begin / a->group_size;
+        for (int64_t unit = rows.begin / a->group_size; unit < past && out < out_past; unit++) {
+            const int64_t row = rvit_cpu_clamp(job->group_rows[unit], 0, units - 1) * a->group_size;
             if (job->keep[row])
-                job->out_unit_rows[out++] = (int32_t)(rvit_cpu_rows_below(job->src_rows, job->left, row) / a->unit);
+                job->out_group_rows[out++] = (int32_t)(rvit_cpu_rows_below(job->src_rows, job->left, row) / a->group_size);
         }
     }
 }
@@ -35,18 +35,18 @@ void rvit_cpu_grid_relayout(rvit_cpu_device *device, const rvit_grid_relayout_ar
         .cu_seqlens = rvit_cpu_at(a->cu_seqlens),
         .out_cu_seqlens = rvit_cpu_at(a->out_cu_seqlens),
         .src_rows = rvit_cpu_at(a->src_rows),
-        .unit_rows = rvit_cpu_at(a->unit_rows),
+        .group_rows = rvit_cpu_at(a->group_rows),
         .keep = rvit_cpu_at(a->keep),
-        .out_unit_rows = rvit_cpu_at(a->out_unit_rows),
+        .out_group_rows = rvit_cpu_at(a->out_group_rows),
     };
     const int32_t *window_cu_seqlens = rvit_cpu_at(a->window_cu_seqlens);
-    int32_t *unit_cu_seqlens = rvit_cpu_at(a->unit_cu_seqlens), *out_window_cu_seqlens = rvit_cpu_at(a->out_window_cu_seqlens);
+    int32_t *group_cu_seqlens = rvit_cpu_at(a->group_cu_seqlens), *out_window_cu_seqlens = rvit_cpu_at(a->out_window_cu_seqlens);
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): core refuses the op without */
     job.left = rvit_cpu_clamp(job.out_cu_seqlens[a->n_images], 0, a->rows);
     for (int64_t i = 0; i <= a->n_images; i++)
-        unit_cu_seqlens[i] = (int32_t)(rvit_cpu_clamp(job.out_cu_seqlens[i], 0, a->rows) / a->unit);
+        group_cu_seqlens[i] = (int32_t)(rvit_cpu_clamp(job.out_cu_seqlens[i], 0, a->rows) / a->group_size);
     for (int64_t i = 0; window_cu_seqlens != NULL && i <= a->n_windows; i++)
         out_window_cu_seqlens[i] = (int32_t)rvit_cpu_rows_below(job.src_rows, job.left, window_cu_seqlens[i]);
-    if (job.unit_rows != NULL)
+    if (job.group_rows != NULL)
         rvit_cpu_pool_run(device->pool, a->n_images, rvit_cpu_grain(device->pool, a->n_images, 1), list_units, &job);
 }

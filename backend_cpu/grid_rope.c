@@ -5,7 +5,7 @@
 
 typedef struct grid_rope_job {
     const rvit_grid_rope_args *args;
-    const int32_t *cells;
+    const int32_t *token_map;
     const float *frequencies;
     float *out;
 } grid_rope_job;
@@ -36,7 +36,7 @@ static void fill_rows(void *context, int64_t begin, int64_t end, int thread)
     const rvit_grid_rope_args *a = job->args;
     const int32_t half = a->head_dim / 2, y_at = a->order == RVIT_ROPE_YX ? 0 : half / 2, x_at = half / 2 - y_at;
     for (int64_t row = begin; row < end; row++) {
-        const int32_t *cell = job->cells + 4 * row;
+        const int32_t *cell = job->token_map + 4 * row;
         const rvit_cpu_position position = rvit_cpu_position_of(cell);
         float *out = job->out + row * a->head_dim;
         if (cell[0] < 0) {
@@ -51,7 +51,8 @@ static void fill_rows(void *context, int64_t begin, int64_t end, int thread)
 
 void rvit_cpu_grid_rope(rvit_cpu_device *device, const rvit_grid_rope_args *a)
 {
-    grid_rope_job job = {.args = a, .cells = rvit_cpu_at(a->cells), .frequencies = rvit_cpu_at(a->frequencies), .out = rvit_cpu_at(a->out)};
+    grid_rope_job job = {
+        .args = a, .token_map = rvit_cpu_at(a->token_map), .frequencies = rvit_cpu_at(a->frequencies), .out = rvit_cpu_at(a->out)};
     const int64_t rows = rvit_cpu_live_rows(&a->rows), least = 4096 / a->head_dim + 1;
     rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, least), fill_rows, &job);
 }

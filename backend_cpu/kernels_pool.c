@@ -3,7 +3,8 @@
 #include "backend_cpu/norm.h"
 
 _Static_assert(RVIT_CPU_POOL_COLUMNS <= RVIT_CPU_SCRATCH_FLOATS, "sums of pool must fit the scratch memory");
-_Static_assert(RVIT_CPU_ATTENTION_POOL_ROWS + RVIT_CPU_ATTENTION_POOL_COLUMNS <= RVIT_CPU_SCRATCH_FLOATS, "sums of probe must fit the scratch memory");
+_Static_assert(RVIT_CPU_ATTENTION_POOL_ROWS + RVIT_CPU_ATTENTION_POOL_COLUMNS <= RVIT_CPU_SCRATCH_FLOATS,
+               "sums of probe must fit the scratch memory");
 _Static_assert(RVIT_CPU_ATTENTION_POOL_ROWS % VL == 0, "a block of rows is made of full vectors");
 
 /* Each row adds its deviations times its scale. gamma and beta are the same for all rows, so they are applied last. */
@@ -92,7 +93,8 @@ void ISA_NAME(rvit_cpu_attention_pool_kernel)(const rvit_cpu_attention_pool_tile
     if (largest == -INFINITY)
         largest = 0.0f;
     for (int64_t first = 0; first < t->len; first += RVIT_CPU_ATTENTION_POOL_ROWS)
-        total += probe_weights(t, largest, first, t->len - first < RVIT_CPU_ATTENTION_POOL_ROWS ? t->len - first : RVIT_CPU_ATTENTION_POOL_ROWS, weights);
+        total += probe_weights(t, largest, first,
+                               t->len - first < RVIT_CPU_ATTENTION_POOL_ROWS ? t->len - first : RVIT_CPU_ATTENTION_POOL_ROWS, weights);
     const float inverse = total > 0.0f ? 1.0f / total : 0.0f;
     for (int64_t first = 0; t->probs != NULL && first < t->len; first += RVIT_CPU_ATTENTION_POOL_ROWS) {
         const int64_t rows = t->len - first < RVIT_CPU_ATTENTION_POOL_ROWS ? t->len - first : RVIT_CPU_ATTENTION_POOL_ROWS;

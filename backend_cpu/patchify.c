@@ -7,7 +7,7 @@ typedef struct patchify_job {
     const rvit_cpu_kernels *kernels;
     const float *images;
     char *out;
-    int64_t channels, height, width, patch_size, grid_width, tokens, n_prefix, out_stride, parts;
+    int64_t channels, height, width, patch_size, grid_width, tokens, n_prefix, out_stride, split;
     rvit_dtype dtype;
 } patchify_job;
 
@@ -25,9 +25,9 @@ static void cut_line(const patchify_job *job, const float *pixels, int64_t n, ch
 /* n patches of a line of an image, starting at patch x. */
 static void patchify_line(const patchify_job *job, int64_t image, int64_t line, int64_t x, int64_t n, char *out)
 {
-    const int64_t patch = job->patch_size, width = job->channels * patch * patch, part = job->out_stride / job->parts;
-    const int64_t element = rvit_cpu_size(job->dtype), second = job->parts == 2 ? part : 0;
-    for (int64_t k = 0; k < n * job->parts && part > width; k++)
+    const int64_t patch = job->patch_size, width = job->channels * patch * patch, part = job->out_stride / job->split;
+    const int64_t element = rvit_cpu_size(job->dtype), second = job->split == 2 ? part : 0;
+    for (int64_t k = 0; k < n * job->split && part > width; k++)
         memset(out + (k * part + width) * element, 0, (size_t)((part - width) * element));
     for (int64_t channel = 0; channel < job->channels; channel++)
         for (int64_t y = 0; y < patch; y++) {
@@ -75,7 +75,7 @@ static patchify_job job_of(const rvit_cpu_device *device, const rvit_patchify_ar
         .tokens = tokens_of(a),
         .n_prefix = a->n_prefix,
         .out_stride = a->out_stride,
-        .parts = a->parts,
+        .split = a->split,
         .dtype = a->dtype,
     };
 }

@@ -1,5 +1,5 @@
 /* The pixelprune op: marks the merge groups that their neighbours do not predict. All backends decide identically, so this file is also
-   the oracle. Neighbours are found from `cells` only, and every index read from an array is clamped. */
+   the oracle. Neighbours are found from `token_map` only, and every index read from an array is clamped. */
 #include <math.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 typedef struct pixelprune_job {
     const rvit_pixelprune_args *args;
-    const int32_t *cu_seqlens, *cells, *unit_rows; /* unit_rows may be NULL */
+    const int32_t *cu_seqlens, *token_map, *group_rows; /* group_rows may be NULL */
     const float *pixels;
     uint8_t *keep;
     int32_t *sources; /* or NULL: groups are predicted from the pixels themselves */
@@ -102,10 +102,10 @@ static void mark_images(void *context, int64_t begin, int64_t end, int thread)
         memset(job->keep + rows.begin, 1, (size_t)prefix);
         for (int64_t next = rows.begin + prefix; next < past; next += area) {
             /* In raster order, even if windows reorder the rows. */
-            const int64_t row = job->unit_rows == NULL || next / area >= a->rows / area
+            const int64_t row = job->group_rows == NULL || next / area >= a->rows / area
                                     ? next
-                                    : rvit_cpu_clamp(job->unit_rows[next / area] * area, rows.begin, past - 1);
-            const int kept = keeps(job, job->cells + 4 * row);
+                                    : rvit_cpu_clamp(job->group_rows[next / area] * area, rows.begin, past - 1);
+            const int kept = keeps(job, job->token_map + 4 * row);
             memset(job->keep + row, kept, (size_t)(past - row < area ? past - row : area));
         }
     }
@@ -116,8 +116,8 @@ void rvit_cpu_pixelprune(rvit_cpu_device *device, const rvit_pixelprune_args *a)
     pixelprune_job job = {
         .args = a,
         .cu_seqlens = rvit_cpu_at(a->cu_seqlens),
-        .cells = rvit_cpu_at(a->cells),
-        .unit_rows = rvit_pixelprune_reconstructs(a) ? rvit_cpu_at(a->unit_rows) : NULL,
+        .token_map = rvit_cpu_at(a->token_map),
+        .group_rows = rvit_pixelprune_reconstructs(a) ? rvit_cpu_at(a->group_rows) : NULL,
         .pixels = rvit_cpu_at(a->pixels),
         .keep = rvit_cpu_at(a->keep),
         .sources = rvit_pixelprune_reconstructs(a) ? rvit_cpu_at(a->sources) : NULL,

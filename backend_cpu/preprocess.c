@@ -196,7 +196,7 @@ static void fill_tile(const preprocess_job *job, const source *s, tile t, uint8_
 static void store(const preprocess_job *job, const float *values, int64_t at, int32_t n)
 {
     const rvit_preprocess_args *a = job->args;
-    rvit_cpu_store_split(job->kernels, values, rvit_cpu_at(a->out), at, a->parts == 2 ? a->out_stride / 2 : 0, n, a->dtype);
+    rvit_cpu_store_split(job->kernels, values, rvit_cpu_at(a->out), at, a->split == 2 ? a->out_stride / 2 : 0, n, a->dtype);
 }
 
 /* at: the element of out that the patch begins at. */
@@ -292,14 +292,14 @@ static void preprocess_rows(void *context, int64_t begin, int64_t end, int threa
     const preprocess_job *job = context;
     const rvit_preprocess_args *a = job->args;
     const int64_t element = rvit_cpu_size(a->dtype), width = CHANNELS * (int64_t)a->patch_size * a->patch_size;
-    const int64_t part_size = a->out_stride / a->parts;
+    const int64_t part_size = a->out_stride / a->split;
     for (int64_t row = begin; row < end; row++) {
         const int64_t image = image_of(job, row), start = row_start(job, image), stop = row_start(job, image + 1);
         const rvit_image_entry e = entry_of(job, image);
         const int64_t patches = (int64_t)e.grid_width * e.grid_height, number = row - start - (stop - start - patches);
         const int present = number >= 0 && number < patches;
         const int64_t first = present ? width : 0;
-        for (int64_t part = 0; part < a->parts; part++)
+        for (int64_t part = 0; part < a->split; part++)
             memset((char *)rvit_cpu_at(a->out) + (row * a->out_stride + part * part_size + first) * element, 0,
                    (size_t)((part_size - first) * element));
         if (present)

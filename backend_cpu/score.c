@@ -124,12 +124,12 @@ static void share_scores(void *context, int64_t begin, int64_t end, int thread)
     const rvit_select_args *a = job->args;
     for (int64_t image = begin; image < end; image++) {
         const rvit_cpu_range rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len);
-        for (int64_t unit = 0; unit < rows.len; unit += a->unit) {
-            const int64_t n = rows.len - unit < a->unit ? rows.len - unit : a->unit;
+        for (int64_t unit = 0; unit < rows.len; unit += a->group_size) {
+            const int64_t n = rows.len - unit < a->group_size ? rows.len - unit : a->group_size;
             float *scores = job->scores + rows.begin + unit, sum = scores[0];
             for (int64_t i = 1; i < n; i++)
                 sum = sum + scores[i];
-            const float mean = sum * (1.0f / (float)a->unit);
+            const float mean = sum * (1.0f / (float)a->group_size);
             for (int64_t i = 0; i < n; i++)
                 scores[i] = mean;
         }
@@ -194,7 +194,7 @@ void rvit_cpu_score(rvit_cpu_device *device, const rvit_select_args *a)
         const int64_t width = a->score == RVIT_SCORE_CLS_ATTENTION ? a->n_heads : a->dim;
         rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, 65536 / width + 1), score_rows, &job);
     }
-    if (a->unit > 1)
+    if (a->group_size > 1)
         rvit_cpu_pool_run(device->pool, a->n_images, grain, share_scores, &job);
     if (job.anchors != NULL)
         rvit_cpu_pool_run(device->pool, a->n_images, grain, prefer_near_anchors, &job);

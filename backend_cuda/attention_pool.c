@@ -23,5 +23,6 @@ rvit_status rvit_cu_attention_pool(rvit_cu_queue *queue, const rvit_attention_po
         .head_dim = args->head_dim,
         .out_dtype = (int32_t)args->out_dtype,
     };
-    return rvit_cu_launch(queue, kernels[args->dtype], (int64_t)args->n_images * args->n_heads, RVIT_CU_ATTENTION_POOL_WARPS * 32, 0, &params);
+    return rvit_cu_launch(queue, kernels[args->dtype], (int64_t)args->n_images * args->n_heads, RVIT_CU_ATTENTION_POOL_WARPS * 32, 0,
+                          &params);
 }

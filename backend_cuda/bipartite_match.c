@@ -9,7 +9,8 @@ rvit_status rvit_cu_bipartite_match(rvit_cu_queue *queue, const rvit_bipartite_m
 {
     RVIT_TRY(rvit_cu_bipartite_match_reserve(queue, args));
     const int32_t len = args->max_len < args->rows ? args->max_len : (int32_t)args->rows;
-    const rvit_cu_image_tile tile = rvit_cu_tile_bipartite_match(&queue->device->machine, args->n_images, len, args->head_dim, args->unit);
+    const rvit_cu_image_tile tile =
+        rvit_cu_tile_bipartite_match(&queue->device->machine, args->n_images, len, args->head_dim, args->group_size);
     rvit_cu_bipartite_match_params params = {
         .layout =
             {
@@ -32,14 +33,14 @@ rvit_status rvit_cu_bipartite_match(rvit_cu_queue *queue, const rvit_bipartite_m
         .n_heads = args->n_heads,
         .head_dim = args->head_dim,
         .merges = args->merges,
-        .unit = args->unit,
+        .group_size = args->group_size,
         .n_windows = args->n_windows,
         .held_units = tile.held_rows,
         .splits = tile.splits,
     };
     if (tile.splits)
-        RVIT_TRY(
-            rvit_cu_launch(queue, RVIT_CU_bipartite_match_metric, rvit_cu_tile_ctas(&queue->device->machine, args->rows, 8, 8), 256, 0, &params));
+        RVIT_TRY(rvit_cu_launch(queue, RVIT_CU_bipartite_match_metric, rvit_cu_tile_ctas(&queue->device->machine, args->rows, 8, 8), 256, 0,
+                                &params));
     rvit_cu_layout_attach(queue, &params.layout);
     const int64_t ctas = args->n_images > 0 ? (int64_t)args->n_images * tile.parts : 1;
     return rvit_cu_launch(queue, RVIT_CU_bipartite_match_rows, ctas, tile.threads, tile.shared, &params);

@@ -10,7 +10,7 @@ _Static_assert(RVIT_CU_BICUBIC == RVIT_RESAMPLE_BICUBIC && RVIT_CU_BICUBIC_ANTIA
 rvit_status rvit_cu_embed(rvit_cu_queue *queue, const rvit_embed_args *args)
 {
     rvit_cu_embed_params params = {
-        .cells = rvit_cu_at(args->cells),
+        .token_map = rvit_cu_at(args->token_map),
         .patches = rvit_cu_at(args->patches),
         .prefix = rvit_cu_at(args->prefix),
         .table = rvit_cu_at(args->table),

@@ -3,7 +3,7 @@
 rvit_status rvit_cu_grid_rope(rvit_cu_queue *queue, const rvit_grid_rope_args *args)
 {
     rvit_cu_grid_rope_params params = {
-        .cells = rvit_cu_at(args->cells),
+        .token_map = rvit_cu_at(args->token_map),
         .frequencies = rvit_cu_at(args->frequencies),
         .out = rvit_cu_at(args->out),
         .rows = rvit_cu_rows_of(&args->rows),

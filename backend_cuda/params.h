@@ -67,8 +67,8 @@ typedef struct rvit_cu_preprocess_params {
 typedef struct rvit_cu_grid_layout_params {
     const int32_t *grids, *live_images; /* live_images or NULL */
     int32_t *cu_seqlens;
-    int32_t *patch_cu_seqlens, *cells;                        /* or NULL */
-    int32_t *unit_cu_seqlens, *window_cu_seqlens, *unit_rows; /* or NULL */
+    int32_t *patch_cu_seqlens, *token_map;                      /* or NULL */
+    int32_t *group_cu_seqlens, *window_cu_seqlens, *group_rows; /* or NULL */
     int32_t n_images, n_prefix, max_len, merge, rows, patch_rows, per_cta;
     int32_t line_by_line; /* 1: patch rows are in line order, whatever merge is */
     int32_t window, max_windows;
@@ -76,7 +76,7 @@ typedef struct rvit_cu_grid_layout_params {
 
 /* A CTA takes every parts-th merge group of an image. With sources, parts is 1, and the CTA goes diagonal by diagonal. */
 typedef struct rvit_cu_pixelprune_params {
-    const int32_t *cu_seqlens, *cells, *unit_rows; /* unit_rows: or NULL */
+    const int32_t *cu_seqlens, *token_map, *group_rows; /* group_rows: or NULL */
     const float *pixels;
     uint8_t *keep;
     int32_t *sources; /* or NULL: groups are predicted from the original pixels */
@@ -94,7 +94,7 @@ typedef struct rvit_cu_pixelprune_params {
 #define RVIT_CU_NEAREST 6
 
 typedef struct rvit_cu_embed_params {
-    const int32_t *cells;
+    const int32_t *token_map;
     const void *patches;
     const float *prefix, *table; /* or NULL */
     float *out;
@@ -103,7 +103,7 @@ typedef struct rvit_cu_embed_params {
 } rvit_cu_embed_params;
 
 typedef struct rvit_cu_grid_rope_params {
-    const int32_t *cells;
+    const int32_t *token_map;
     const float *frequencies;
     float *out;
     rvit_cu_rows rows;
@@ -324,15 +324,15 @@ typedef struct rvit_cu_select_params {
     uint32_t mass; /* times 2^32; all_mass: mass is 1 */
     int32_t all_mass, fuse_dtype, fuse_dim, anchor_columns;
     float threshold, factor; /* factor: 1 / n_heads */
-    int32_t unit;            /* rows of a merge group, which share the mean of their scores */
+    int32_t group_size;      /* rows of a merge group, which share the mean of their scores */
 } rvit_cu_select_params;
 
 typedef struct rvit_cu_grid_relayout_params {
     const int32_t *cu_seqlens, *out_cu_seqlens, *src_rows;
-    const int32_t *window_cu_seqlens, *unit_rows; /* or NULL */
+    const int32_t *window_cu_seqlens, *group_rows; /* or NULL */
     const uint8_t *keep;
-    int32_t *unit_cu_seqlens, *out_window_cu_seqlens, *out_unit_rows;
-    int32_t n_images, n_windows, max_len, unit, rows;
+    int32_t *group_cu_seqlens, *out_window_cu_seqlens, *out_group_rows;
+    int32_t n_images, n_windows, max_len, group_size, rows;
     int32_t unused;
 } rvit_cu_grid_relayout_params;
 
@@ -377,7 +377,7 @@ typedef struct rvit_cu_bipartite_match_params {
     int32_t *next_rows;
     int64_t k_stride;
     const int32_t *window_cu_seqlens; /* or NULL */
-    int32_t dtype, n_heads, head_dim, merges, unit, n_windows;
+    int32_t dtype, n_heads, head_dim, merges, group_size, n_windows;
     int32_t held_units; /* merge groups whose metrics fit in shared memory */
     int32_t splits;     /* 1: match_metric computes the metrics first, and CTAs share the search */
 } rvit_cu_bipartite_match_params;

@@ -19,7 +19,7 @@ rvit_status rvit_cu_patchify(rvit_cu_queue *queue, const rvit_patchify_args *arg
         .grid_width = args->image_width / args->patch_size,
         .n_prefix = args->n_prefix,
         .out_stride = args->out_stride,
-        .low_offset = args->parts == 2 ? args->out_stride / 2 : 0,
+        .low_offset = args->split == 2 ? args->out_stride / 2 : 0,
     };
     const int32_t images = args->n_images < 1 ? 1 : args->n_images < RVIT_CU_MAX_GRID_Z ? args->n_images : RVIT_CU_MAX_GRID_Z;
     const rvit_cu_grid ctas = {(unsigned)(args->channels * grid_height), (unsigned)images, 1};

@@ -10,8 +10,8 @@ rvit_status rvit_cu_pixelprune(rvit_cu_queue *queue, const rvit_pixelprune_args 
     const int64_t wanted = (len + step - 1) / step, most = INT32_MAX / args->n_images;
     rvit_cu_pixelprune_params params = {
         .cu_seqlens = rvit_cu_at(args->cu_seqlens),
-        .cells = rvit_cu_at(args->cells),
-        .unit_rows = rvit_cu_at(args->unit_rows),
+        .token_map = rvit_cu_at(args->token_map),
+        .group_rows = rvit_cu_at(args->group_rows),
         .pixels = rvit_cu_at(args->pixels),
         .keep = rvit_cu_at(args->keep),
         .sources = reconstructs ? rvit_cu_at(args->sources) : NULL,

@@ -28,7 +28,7 @@ rvit_status rvit_cu_preprocess(rvit_cu_queue *queue, const rvit_preprocess_args 
         .rows = (int32_t)args->rows,
         .patch_size = args->patch_size,
         .out_stride = args->out_stride,
-        .low_offset = args->parts == 2 ? args->out_stride / 2 : 0,
+        .low_offset = args->split == 2 ? args->out_stride / 2 : 0,
     };
     const int64_t pixels = args->rows * args->patch_size * args->patch_size;
     const rvit_cu_preprocess_tile tile = rvit_cu_tile_preprocess(&queue->device->machine, pixels, args->source_size + args->pixels_size);

@@ -68,7 +68,7 @@ rvit_status rvit_cu_select(rvit_cu_queue *queue, const rvit_select_args *args)
         .fuse_dtype = (int32_t)args->fuse_dtype,
         .fuse_dim = args->fuse_dim,
         .anchor_columns = args->anchor_columns,
-        .unit = args->unit,
+        .group_size = args->group_size,
         .threshold = args->threshold,
         .factor = args->n_heads > 0 ? 1.0f / (float)args->n_heads : 0.0f,
     };

@@ -157,9 +157,9 @@
 /* Received attention of 16-bit elements: name, largest head dimension, 16-key tiles per warp, queries per stage (of two), most threads,
    CTAs per SM by registers. */
 #define RVIT_CU_ATTENTION_RECEIVED_SHAPES(SHAPE) \
-    SHAPE(d32, 32, 2, 64, 128, 4)      \
-    SHAPE(d64, 64, 2, 64, 128, 4)      \
-    SHAPE(d96, 96, 2, 64, 128, 3)      \
+    SHAPE(d32, 32, 2, 64, 128, 4)                \
+    SHAPE(d64, 64, 2, 64, 128, 4)                \
+    SHAPE(d96, 96, 2, 64, 128, 3)                \
     SHAPE(d128, 128, 2, 64, 128, 3)
 
 /* The configuration of the small-M GEMM: a row of RVIT_CU_LINEAR_SMALL_M, pipeline stages, splits of K, CTAs of a cluster along N (they
@@ -339,7 +339,8 @@ typedef struct rvit_cu_image_tile {
 /* len: rows of one image at most. reads_rows: scores are computed from rows. */
 rvit_cu_image_tile rvit_cu_tile_select(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t reads_rows);
 
-rvit_cu_image_tile rvit_cu_tile_bipartite_match(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t head_dim, int32_t unit);
+rvit_cu_image_tile rvit_cu_tile_bipartite_match(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t head_dim,
+                                                int32_t unit);
 #define RVIT_CU_BIPARTITE_MATCH_THREADS 512
 #define RVIT_CU_BIPARTITE_MATCH_FIXED 10240                        /* bytes of shared memory in front of the metrics */
 #define RVIT_CU_BIPARTITE_MATCH_TILE 64                            /* least units of A per CTA; it processes twice as many at a time */

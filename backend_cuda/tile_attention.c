@@ -269,7 +269,8 @@ rvit_cu_attention_received_tile rvit_cu_tile_attention_received(const rvit_cu_ma
     static const struct {
         int32_t head_dim, tile_rows, stage_rows, warps;
     } of[] = {
-#define SHAPE(name, dim, row_tiles, rows, threads, ctas) [RVIT_CU_ATTENTION_RECEIVED_##name] = {dim, 16 * (row_tiles), rows, (threads) / 32},
+#define SHAPE(name, dim, row_tiles, rows, threads, ctas) \
+    [RVIT_CU_ATTENTION_RECEIVED_##name] = {dim, 16 * (row_tiles), rows, (threads) / 32},
         RVIT_CU_ATTENTION_RECEIVED_SHAPES(SHAPE)
 #undef SHAPE
     };

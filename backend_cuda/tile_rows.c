@@ -83,11 +83,13 @@ rvit_cu_image_tile rvit_cu_tile_select(const rvit_cu_machine *machine, int64_t n
     return tile;
 }
 
-rvit_cu_image_tile rvit_cu_tile_bipartite_match(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t head_dim, int32_t unit)
+rvit_cu_image_tile rvit_cu_tile_bipartite_match(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t head_dim,
+                                                int32_t unit)
 {
     rvit_cu_image_tile tile = {0};
     tile.threads = RVIT_CU_BIPARTITE_MATCH_THREADS;
-    const int64_t units = len / unit, metrics = units * (unit * head_dim + 4) * 4, room = machine->max_shared - RVIT_CU_BIPARTITE_MATCH_FIXED;
+    const int64_t units = len / unit, metrics = units * (unit * head_dim + 4) * 4,
+                  room = machine->max_shared - RVIT_CU_BIPARTITE_MATCH_FIXED;
     tile.splits = metrics > room;
     tile.held_rows = tile.splits ? 0 : (int32_t)units;
     tile.shared = RVIT_CU_BIPARTITE_MATCH_FIXED + (tile.splits ? RVIT_CU_BIPARTITE_MATCH_STAGED : (int32_t)metrics);

@@ -21,7 +21,7 @@ rvit_status rvit_vk_record_embed(rvit_vk_recorder *recorder, const rvit_embed_ar
                                  .specs = {[RVIT_EMBED_RESAMPLE] = args->table.buffer != NULL ? (uint32_t)args->resample : 0,
                                            [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
                                  .groups = {.rows = args->rows.capacity, .live = rvit_vk_dispatch_live(args->rows)}};
-    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(embed, cells, 16), RVIT_VK_ARRAY(embed, patches, half ? 8 : 16),
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(embed, token_map, 16), RVIT_VK_ARRAY(embed, patches, half ? 8 : 16),
                  RVIT_VK_ARRAY(embed, prefix, 16), RVIT_VK_ARRAY(embed, table, 16), RVIT_VK_ARRAY(embed, out, 16),
                  RVIT_VK_OPTIONAL(embed, live));
     return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);

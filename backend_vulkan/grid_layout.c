@@ -18,15 +18,15 @@ rvit_status rvit_vk_record_grid_layout(rvit_vk_recorder *recorder, const rvit_gr
         .shader = RVIT_VK_GRID_LAYOUT_VK,
         .specs = {[RVIT_GRID_LAYOUT_FLAGS] = (args->live_images.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_LIVE : 0) |
                                              (args->patch_cu_seqlens.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_PATCHES : 0) |
-                                             (args->cells.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_CELLS : 0) |
-                                             (args->unit_cu_seqlens.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_UNITS : 0) |
+                                             (args->token_map.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_CELLS : 0) |
+                                             (args->group_cu_seqlens.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_UNITS : 0) |
                                              (args->window_cu_seqlens.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_WINDOWS : 0) |
-                                             (args->unit_rows.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_UNIT_ROWS : 0) |
+                                             (args->group_rows.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_UNIT_ROWS : 0) |
                                              (args->patch_merge == 1 ? RVIT_GRID_LAYOUT_LINE_BY_LINE : 0)},
         .groups = {.rows = entries, .divide = per_group}};
     RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(grid_layout, grids, 8), RVIT_VK_ARRAY(grid_layout, cu_seqlens, 4),
-                 RVIT_VK_ARRAY(grid_layout, patch_cu_seqlens, 4), RVIT_VK_ARRAY(grid_layout, cells, 16),
-                 RVIT_VK_OPTIONAL(grid_layout, live), RVIT_VK_ARRAY(grid_layout, unit_cu_seqlens, 4),
-                 RVIT_VK_ARRAY(grid_layout, window_cu_seqlens, 4), RVIT_VK_ARRAY(grid_layout, unit_rows, 4));
+                 RVIT_VK_ARRAY(grid_layout, patch_cu_seqlens, 4), RVIT_VK_ARRAY(grid_layout, token_map, 16),
+                 RVIT_VK_OPTIONAL(grid_layout, live), RVIT_VK_ARRAY(grid_layout, group_cu_seqlens, 4),
+                 RVIT_VK_ARRAY(grid_layout, window_cu_seqlens, 4), RVIT_VK_ARRAY(grid_layout, group_rows, 4));
     return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

@@ -18,7 +18,7 @@ rvit_status rvit_vk_record_grid_rope(rvit_vk_recorder *recorder, const rvit_grid
                    .multiply = args->head_dim / 2,
                    .divide = RVIT_MAX_THREADS,
                    .live = rvit_vk_dispatch_live(args->rows)}};
-    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(grid_rope, cells, 16), RVIT_VK_ARRAY(grid_rope, frequencies, 8),
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(grid_rope, token_map, 16), RVIT_VK_ARRAY(grid_rope, frequencies, 8),
                  RVIT_VK_ARRAY(grid_rope, out, 4), RVIT_VK_OPTIONAL(grid_rope, live));
     return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

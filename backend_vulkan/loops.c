@@ -35,7 +35,7 @@ static double match_partners(double n_items, double n_b, double unit, double d4)
 
 static double match_image(const rvit_vk_device *device, const rvit_bipartite_match_args *a, double len)
 {
-    const double unit = a->unit, n = (len / unit + 1.0) / 2.0, d4 = a->head_dim / 4, team = (a->head_dim / 4 + 7) / 8 + 1;
+    const double unit = a->group_size, n = (len / unit + 1.0) / 2.0, d4 = a->head_dim / 4, team = (a->head_dim / 4 + 7) / 8 + 1;
     const double blocks = steps(n, 1024.0), s = scan(device), words = steps(len / 4.0 + 1.0, THREADS);
     const int is_long = a->max_len > RVIT_NEAR_KEYS;
     double sum = words + steps(len, THREADS / 8.0) * (1.0 + team * (2.0 + a->n_heads) + 9.0 + team);
@@ -51,7 +51,7 @@ static double match_loops(const rvit_vk_device *device, const rvit_bipartite_mat
     const double share = rvit_vk_bipartite_match_share(a);
     /* A thread counts the merges of its images window by window. */
     const double images = steps(a->n_images, THREADS) + 2.0 * share,
-                 windows = a->window_cu_seqlens.buffer == NULL ? 0.0 : len / a->unit + 32.0;
+                 windows = a->window_cu_seqlens.buffer == NULL ? 0.0 : len / a->group_size + 32.0;
     return share * (1.0 + match_image(device, a, len)) + images * (1.0 + windows) + 4.0 * scan(device);
 }
 
@@ -62,10 +62,11 @@ static double score_loops(const rvit_select_args *a, double len)
         return 0.0;
     case RVIT_SCORE_CLS_ATTENTION:
     case RVIT_SCORE_POSITION:
-        return steps(len, THREADS) * (1.0 + (1.0 + a->n_heads) * a->unit);
+        return steps(len, THREADS) * (1.0 + (1.0 + a->n_heads) * a->group_size);
     case RVIT_SCORE_L2:
-        if (a->unit > 1)
-            return steps(len / a->unit + 1.0, THREADS / 8.0) * (1.0 + 2.0 * a->unit + a->unit * (steps(a->dim / 4, 96.0) + 5.0));
+        if (a->group_size > 1)
+            return steps(len / a->group_size + 1.0, THREADS / 8.0) *
+                   (1.0 + 2.0 * a->group_size + a->group_size * (steps(a->dim / 4, 96.0) + 5.0));
         /* fall through */
     default:
         return steps(len, THREADS / 8.0) * (1.0 + steps(a->dim / 4, 96.0) + 5.0 + a->n_heads);
@@ -164,8 +165,9 @@ static double embed_loops(const rvit_embed_args *a)
 static double grid_layout_loops(const rvit_grid_layout_args *a)
 {
     const double per_group = floor(a->n_images / (double)RVIT_GRID_LAYOUT_MOST_GROUPS) + 1.0;
-    const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows), cells = a->cells.buffer != NULL ? steps(len, THREADS) : 0.0;
-    const double units = a->unit_rows.buffer != NULL ? steps(len / (a->merge * a->merge), THREADS) : 0.0;
+    const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows),
+                 cells = a->token_map.buffer != NULL ? steps(len, THREADS) : 0.0;
+    const double units = a->group_rows.buffer != NULL ? steps(len / (a->merge * a->merge), THREADS) : 0.0;
     const double windows = a->window_cu_seqlens.buffer != NULL ? steps(a->max_windows + 1.0, THREADS) : 0.0;
     return steps(a->n_images, THREADS) + 9.0 + per_group * (1.0 + cells + units + windows);
 }

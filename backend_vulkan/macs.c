@@ -34,7 +34,7 @@ double rvit_vk_macs(const rvit_op *op)
     case RVIT_OP_ATTENTION_RECEIVED:
         return rows_of(r->max_len, r->rows, r->n_images) * r->max_len * r->n_heads * r->head_dim;
     case RVIT_OP_BIPARTITE_MATCH:
-        return rows_of(m->max_len, m->rows, m->n_images) * m->max_len / (4.0 * m->unit) * m->head_dim + traffic(op);
+        return rows_of(m->max_len, m->rows, m->n_images) * m->max_len / (4.0 * m->group_size) * m->head_dim + traffic(op);
     case RVIT_OP_HEAD:
         return traffic(op) + (double)op->head.n_images * op->head.n_classes * op->head.dim;
     case RVIT_OP_ATTENTION_POOL:

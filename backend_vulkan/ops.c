@@ -103,7 +103,8 @@ static uint32_t most_bound(const rvit_op *op)
         return RVIT_GRID_RELAYOUT_N_BINDINGS;
     if (op->type == RVIT_OP_LAYERNORM && op->layernorm.out_dtype == RVIT_I8)
         return RVIT_LAYERNORM_N_BINDINGS;
-    return op->type == RVIT_OP_BIPARTITE_MATCH && op->bipartite_match.window_cu_seqlens.buffer != NULL ? RVIT_BIPARTITE_MATCH_N_BINDINGS : RVIT_VK_MIN_STORAGE;
+    return op->type == RVIT_OP_BIPARTITE_MATCH && op->bipartite_match.window_cu_seqlens.buffer != NULL ? RVIT_BIPARTITE_MATCH_N_BINDINGS
+                                                                                                       : RVIT_VK_MIN_STORAGE;
 }
 
 const char *rvit_vk_supports(const rvit_device *base, const rvit_op *op)

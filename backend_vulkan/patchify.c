@@ -17,7 +17,7 @@ rvit_status rvit_vk_record_patchify(rvit_vk_recorder *recorder, const rvit_patch
                                       .grid_width = grid_width,
                                       .n_prefix = args->n_prefix,
                                       .out_stride = args->out_stride,
-                                      .part = args->out_stride / args->parts};
+                                      .part = args->out_stride / args->split};
     rvit_vk_dispatch dispatch = {.shader = half ? RVIT_VK_PATCHIFY_F16_VK : RVIT_VK_PATCHIFY_F32_VK,
                                  .specs = {[RVIT_PATCHIFY_FLAGS] = (args->live_images.buffer != NULL ? RVIT_PATCHIFY_HAS_LIVE : 0) |
                                                                    (lengths > 0 ? RVIT_PATCHIFY_HAS_CU_SEQLENS : 0),

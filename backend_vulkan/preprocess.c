@@ -67,7 +67,7 @@ rvit_status rvit_vk_record_preprocess(rvit_vk_recorder *recorder, const rvit_pre
                                         .rows = (int)args->rows,
                                         .patch_size = args->patch_size,
                                         .out_stride = args->out_stride,
-                                        .part = args->out_stride / args->parts,
+                                        .part = args->out_stride / args->split,
                                         .entries_at = (int)RVIT_IMAGE_ENTRIES(args->n_images),
                                         .n_words = (int)(args->source_size / 4),
                                         .pixels_size = args->pixels.buffer != NULL ? (int)(uint32_t)args->pixels_size : 0};

@@ -120,19 +120,19 @@ static void open_others(point *p, const options *o, int64_t rows)
                                .k_stride = p->args.k_stride,
                                .table = {p->table, 0}};
     p->received = (rvit_attention_received_args){.struct_size = sizeof p->received,
-                                       .dtype = o->dtype,
-                                       .n_images = p->args.n_images,
-                                       .n_heads = o->heads,
-                                       .head_dim = o->head_dim,
-                                       .max_len = p->length,
-                                       .rows = rows,
-                                       .q = p->args.q,
-                                       .k = p->args.k,
-                                       .q_stride = p->args.q_stride,
-                                       .k_stride = p->args.k_stride,
-                                       .cu_seqlens = p->args.cu_seqlens,
-                                       .lse = {p->lse, 0},
-                                       .out = {p->received_out, 0}};
+                                                 .dtype = o->dtype,
+                                                 .n_images = p->args.n_images,
+                                                 .n_heads = o->heads,
+                                                 .head_dim = o->head_dim,
+                                                 .max_len = p->length,
+                                                 .rows = rows,
+                                                 .q = p->args.q,
+                                                 .k = p->args.k,
+                                                 .q_stride = p->args.q_stride,
+                                                 .k_stride = p->args.k_stride,
+                                                 .cu_seqlens = p->args.cu_seqlens,
+                                                 .lse = {p->lse, 0},
+                                                 .out = {p->received_out, 0}};
     rvit_attention_args first = p->args;
     first.lse = p->received.lse;
     bench_check(rvit_attention(p->d->stream, &first), "attention");

@@ -22,7 +22,7 @@ typedef struct batch {
     const options *o;
     int32_t n_images;
     int64_t rows, used;
-    rvit_buffer *grids, *cu_seqlens, *patch_cu_seqlens, *cells, *patches, *prefix, *table, *x, *frequencies, *angles;
+    rvit_buffer *grids, *cu_seqlens, *patch_cu_seqlens, *token_map, *patches, *prefix, *table, *x, *frequencies, *angles;
     void (*add)(const struct batch *b); /* the op that is measured */
 } batch;
 
@@ -57,7 +57,7 @@ static batch open_batch(bench_device *d, const options *o, int32_t n_images)
     b.frequencies = data_upload(d, frequencies, sizeof frequencies);
     b.cu_seqlens = data_buffer(d, (n_images + (int64_t)1) * 4);
     b.patch_cu_seqlens = data_buffer(d, (n_images + (int64_t)1) * 4);
-    b.cells = data_buffer(d, b.rows * 16);
+    b.token_map = data_buffer(d, b.rows * 16);
     b.patches = data_random(d, b.rows * o->dim, o->dtype, 0);
     b.prefix = data_random(d, PREFIX * (int64_t)o->dim, RVIT_F32, 0);
     b.table = data_random(d, (int64_t)o->table * o->table * o->dim, RVIT_F32, 0);
@@ -69,7 +69,7 @@ static batch open_batch(bench_device *d, const options *o, int32_t n_images)
 
 static void close_batch(batch *b)
 {
-    rvit_buffer *buffers[] = {b->grids, b->frequencies, b->cu_seqlens, b->patch_cu_seqlens, b->cells, b->patches, b->prefix,
+    rvit_buffer *buffers[] = {b->grids, b->frequencies, b->cu_seqlens, b->patch_cu_seqlens, b->token_map, b->patches, b->prefix,
                               b->table, b->x,           b->angles};
     bench_device_drain(b->d);
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
@@ -85,7 +85,8 @@ static void add_layout(const batch *b)
 {
     rvit_grid_layout_args a = RVIT_GRID_LAYOUT_ARGS_INIT;
     a.n_images = b->n_images, a.n_prefix = PREFIX, a.max_len = (int32_t)(b->rows / b->n_images), a.rows = b->rows;
-    a.grids = view(b->grids), a.cu_seqlens = view(b->cu_seqlens), a.patch_cu_seqlens = view(b->patch_cu_seqlens), a.cells = view(b->cells);
+    a.grids = view(b->grids), a.cu_seqlens = view(b->cu_seqlens), a.patch_cu_seqlens = view(b->patch_cu_seqlens),
+    a.token_map = view(b->token_map);
     bench_check(rvit_grid_layout(b->d->stream, &a), "grid_layout");
 }
 
@@ -94,7 +95,8 @@ static void add_embed(const batch *b)
     rvit_embed_args a = RVIT_EMBED_ARGS_INIT;
     a.dtype = b->o->dtype, a.rows = rows_of(b), a.patch_rows = b->rows, a.dim = b->o->dim, a.n_prefix = PREFIX;
     a.resample = (rvit_resample)b->o->resample, a.table_height = a.table_width = b->o->table;
-    a.cells = view(b->cells), a.patches = view(b->patches), a.prefix = view(b->prefix), a.table = view(b->table), a.out = view(b->x);
+    a.token_map = view(b->token_map), a.patches = view(b->patches), a.prefix = view(b->prefix), a.table = view(b->table),
+    a.out = view(b->x);
     bench_check(rvit_embed(b->d->stream, &a), "embed");
 }
 
@@ -102,7 +104,7 @@ static void add_angles(const batch *b)
 {
     rvit_grid_rope_args a = RVIT_GRID_ROPE_ARGS_INIT;
     a.rows = rows_of(b), a.head_dim = HEAD_DIM, a.coordinates = RVIT_ROPE_CENTRED;
-    a.cells = view(b->cells), a.frequencies = view(b->frequencies), a.out = view(b->angles);
+    a.token_map = view(b->token_map), a.frequencies = view(b->frequencies), a.out = view(b->angles);
     bench_check(rvit_grid_rope(b->d->stream, &a), "grid_rope");
 }
 

@@ -222,7 +222,7 @@ static void add_front(forward *f)
     patchify.image_size = f->o->size;
     patchify.patch_size = PATCH;
     patchify.n_prefix = 1;
-    patchify.parts = patch_parts(f->o);
+    patchify.split = patch_parts(f->o);
     patchify.images = view(f->images);
     patchify.out = view(f->wide);
     patchify.cu_seqlens = view(f->cu_seqlens);

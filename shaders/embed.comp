@@ -8,7 +8,7 @@
 
 layout(constant_id = RVIT_EMBED_RESAMPLE) const uint RESAMPLE = 0;
 
-layout(binding = 0) readonly buffer Cells { ivec4 cells[]; };
+layout(binding = 0) readonly buffer TokenMap { ivec4 token_map[]; };
 layout(binding = 1) readonly buffer Patches { IN_VEC4 patches[]; };
 layout(binding = 2) readonly buffer Prefix { vec4 prefix[]; };
 layout(binding = 3) readonly buffer Table { vec4 table[]; };
@@ -44,7 +44,7 @@ void main()
         return;
     const uint dim4 = uint(push.dim4);
     const uint to = uint(push.out_at) + row * dim4;
-    const ivec4 cell = cells[uint(push.cells_at) + row];
+    const ivec4 cell = token_map[uint(push.token_map_at) + row];
     if (cell.x < 0 || push.patch_rows == 0) {
         const bool is_there = cell.x < 0 && push.n_prefix > 0;
         const uint from = uint(push.prefix_at) + uint(max(min(~cell.x, push.n_prefix - 1), 0)) * dim4;

@@ -10,10 +10,10 @@ layout(constant_id = RVIT_GRID_LAYOUT_FLAGS) const uint FLAGS = 0;
 layout(binding = 0) readonly buffer Grids { ivec2 grids[]; };
 layout(binding = 1) writeonly buffer CuSeqlens { int cu_seqlens[]; };
 layout(binding = 2) writeonly buffer PatchCuSeqlens { int patch_cu_seqlens[]; };
-layout(binding = 3) writeonly buffer Cells { ivec4 cells[]; };
-layout(binding = 5) writeonly buffer UnitCuSeqlens { int unit_cu_seqlens[]; };
+layout(binding = 3) writeonly buffer TokenMap { ivec4 token_map[]; };
+layout(binding = 5) writeonly buffer UnitCuSeqlens { int group_cu_seqlens[]; };
 layout(binding = 6) writeonly buffer WindowCuSeqlens { int window_cu_seqlens[]; };
-layout(binding = 7) writeonly buffer UnitRows { int unit_rows[]; };
+layout(binding = 7) writeonly buffer UnitRows { int group_rows[]; };
 layout(binding = 4) readonly buffer Live { int live[]; };
 layout(push_constant) uniform Push { rvit_grid_layout_push push; };
 
@@ -84,7 +84,7 @@ void fill_cells(ivec2 grid, int image, uint begin, uint end, uint first)
                                                                                : (group.x * groups.y + group.y) * merge * merge + inner);
             cell.z = y << 16 | x;
         }
-        cells[uint(push.cells_at) + row] = cell;
+        token_map[uint(push.token_map_at) + row] = cell;
     }
 }
 
@@ -97,7 +97,7 @@ void fill_unit_rows(ivec2 groups, uint begin, uint end)
     for (uint i = first + gl_LocalInvocationIndex; i < past; i += THREADS) {
         const int k = int(i - first);
         const uint group = first + uint(group_at(groups, k / groups.y, k % groups.y));
-        unit_rows[uint(push.unit_rows_at) + i] = int(min(group, past - 1));
+        group_rows[uint(push.group_rows_at) + i] = int(min(group, past - 1));
     }
 }
 
@@ -138,7 +138,7 @@ void main()
             if ((FLAGS & RVIT_GRID_LAYOUT_HAS_PATCHES) != 0)
                 patch_cu_seqlens[uint(push.patch_cu_seqlens_at) + image] = int(before.y);
             if ((FLAGS & RVIT_GRID_LAYOUT_HAS_UNITS) != 0)
-                unit_cu_seqlens[uint(push.unit_cu_seqlens_at) + image] = int(before.x) / (push.merge * push.merge);
+                group_cu_seqlens[uint(push.group_cu_seqlens_at) + image] = int(before.x) / (push.merge * push.merge);
         }
         if (image == uint(push.n_images) && (FLAGS & RVIT_GRID_LAYOUT_HAS_WINDOWS) != 0)
             for (uint i = before.z + index; i <= uint(push.max_windows); i += THREADS)

@@ -12,10 +12,10 @@ layout(binding = 1) readonly buffer After { int out_cu_seqlens[]; };
 layout(binding = 2) readonly buffer SrcRows { int src_rows[]; };
 layout(binding = 3) readonly buffer Keep { uint keep_words[]; };
 layout(binding = 4) readonly buffer Windows { int windows[]; };
-layout(binding = 5) readonly buffer UnitRows { int unit_rows[]; };
-layout(binding = 6) writeonly buffer UnitCuSeqlens { int unit_cu_seqlens[]; };
+layout(binding = 5) readonly buffer UnitRows { int group_rows[]; };
+layout(binding = 6) writeonly buffer UnitCuSeqlens { int group_cu_seqlens[]; };
 layout(binding = 7) writeonly buffer OutWindows { int out_windows[]; };
-layout(binding = 8) writeonly buffer OutUnitRows { int out_unit_rows[]; };
+layout(binding = 8) writeonly buffer OutUnitRows { int out_group_rows[]; };
 #include "common/images.glsl"
 
 int end_of(uint image)
@@ -46,7 +46,7 @@ bool is_kept(uint row)
 // Lists the remaining merge groups of an image in order.
 void list_units(uint image)
 {
-    const uint unit = uint(push.unit);
+    const uint unit = uint(push.group_size);
     const uint n_units = uint(push.rows) / unit;
     const rvit_sequence rows = image_rows(image);
     const uint after = uint(push.out_cu_seqlens_at) + image;
@@ -58,12 +58,12 @@ void list_units(uint image)
     for (uint first = rows.begin / unit; first < past; first += THREADS) {
         const uint number = first + rank;
         const bool live = number < past;
-        const uint row = live ? uint(clamp(unit_rows[uint(push.unit_rows_at) + number], 0, int(n_units) - 1)) * unit : 0;
+        const uint row = live ? uint(clamp(group_rows[uint(push.group_rows_at) + number], 0, int(n_units) - 1)) * unit : 0;
         const bool kept = live && is_kept(row);
         uint total;
         const uint before = group_exclusive_add(kept ? 1 : 0, total);
         if (kept && to + before < out_past)
-            out_unit_rows[uint(push.out_unit_rows_at) + to + before] = left_before(int(row)) / push.unit;
+            out_group_rows[uint(push.out_group_rows_at) + to + before] = left_before(int(row)) / push.group_size;
         to += total;
     }
 }
@@ -73,7 +73,7 @@ void main()
     const uint step = gl_NumWorkGroups.x * THREADS;
     const uint thread = gl_WorkGroupID.x * THREADS + gl_LocalInvocationIndex;
     for (uint i = thread; i <= uint(push.n_images); i += step)
-        unit_cu_seqlens[uint(push.unit_cu_seqlens_at) + i] = end_of(i) / push.unit;
+        group_cu_seqlens[uint(push.group_cu_seqlens_at) + i] = end_of(i) / push.group_size;
     if ((FLAGS & RVIT_GRID_RELAYOUT_HAS_WINDOWS) != 0)
         for (uint i = thread; i <= uint(push.n_windows); i += step)
             out_windows[uint(push.out_window_cu_seqlens_at) + i] = left_before(windows[uint(push.window_cu_seqlens_at) + i]);

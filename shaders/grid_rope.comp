@@ -7,7 +7,7 @@
 
 layout(constant_id = RVIT_GRID_ROPE_FLAGS) const uint FLAGS = 0;
 
-layout(binding = 0) readonly buffer Cells { ivec4 cells[]; };
+layout(binding = 0) readonly buffer TokenMap { ivec4 token_map[]; };
 layout(binding = 1) readonly buffer Frequencies { vec2 frequencies[]; };
 layout(binding = 2) writeonly buffer Out { float angles[]; };
 layout(binding = 3) readonly buffer Live { int live[]; };
@@ -56,7 +56,7 @@ void main()
     if (row >= n_rows)
         return;
     const uint pair = at % pairs;
-    const ivec4 cell = cells[uint(push.cells_at) + row];
+    const ivec4 cell = token_map[uint(push.token_map_at) + row];
     const rvit_position position = position_of(cell);
     const bool is_second = pair >= pairs / 2;
     const bool is_x = is_second != ((FLAGS & RVIT_GRID_ROPE_IS_XY) != 0);

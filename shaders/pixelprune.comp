@@ -10,9 +10,9 @@ layout(constant_id = RVIT_PIXELPRUNE_FLAGS) const uint FLAGS = 0;
 const bool RECONSTRUCTS = (FLAGS & RVIT_PIXELPRUNE_RECONSTRUCTS) != 0;
 
 layout(push_constant) uniform Push { rvit_pixelprune_push push; };
-layout(binding = 1) readonly buffer Cells { ivec4 cells[]; };
+layout(binding = 1) readonly buffer TokenMap { ivec4 token_map[]; };
 layout(binding = 2) readonly buffer Pixels { uvec4 pixels[]; };
-layout(binding = 4) readonly buffer UnitRows { int unit_rows[]; };
+layout(binding = 4) readonly buffer UnitRows { int group_rows[]; };
 layout(binding = 5) coherent buffer Sources { int sources[]; };
 #define KEEP_BINDING 3
 #include "common/images.glsl"
@@ -121,7 +121,7 @@ void mark_merge_group(bool live, uint row, uint past)
     const int merge = push.merge;
     const int area = merge * merge;
     const uint lane = gl_LocalInvocationIndex % RVIT_PIXELPRUNE_TEAM;
-    const ivec4 cell = live ? cells[uint(push.cells_at) + row] : ivec4(0);
+    const ivec4 cell = live ? token_map[uint(push.token_map_at) + row] : ivec4(0);
     const rvit_position position = position_of(cell);
     const patch_order order = order_of(position);
     const bool has_pixels = order.most >= 0;
@@ -151,7 +151,7 @@ uint row_of_merge_group(uint first, uint past, uint number)
     const uint row = first + number * area;
     if ((FLAGS & RVIT_PIXELPRUNE_HAS_UNIT_ROWS) == 0 || row / area >= uint(push.rows) / area)
         return row;
-    const int unit = clamp(unit_rows[uint(push.unit_rows_at) + row / area], 0, push.rows / int(area));
+    const int unit = clamp(group_rows[uint(push.group_rows_at) + row / area], 0, push.rows / int(area));
     return clamp(uint(unit) * area, first, past - 1);
 }
 
@@ -179,7 +179,7 @@ void main()
         return;
     }
     // The groups of a diagonal depend on those of the two previous diagonals.
-    const uint columns = min(uint(max(position_of(cells[uint(push.cells_at) + first]).width / push.merge, 1)), n);
+    const uint columns = min(uint(max(position_of(token_map[uint(push.token_map_at) + first]).width / push.merge, 1)), n);
     const uint lines = (n + columns - 1) / columns;
     for (uint diagonal = 0; diagonal < lines + columns - 1; diagonal++) {
         const uint end = min(lines, diagonal + 1);

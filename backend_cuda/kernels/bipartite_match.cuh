@@ -23,7 +23,8 @@ enum {
     MATCH_CHANNELS = 64,
     MATCH_PITCH = MATCH_CHANNELS + 4 /* an odd number of 16-byte chunks: adjacent units are in different banks */
 };
-static_assert((MATCH_A_TILE + MATCH_B_TILE) * MATCH_PITCH * 4 == RVIT_CU_BIPARTITE_MATCH_STAGED, "the host plans with the size of what is staged");
+static_assert((MATCH_A_TILE + MATCH_B_TILE) * MATCH_PITCH * 4 == RVIT_CU_BIPARTITE_MATCH_STAGED,
+              "the host plans with the size of what is staged");
 static_assert(MATCH_A_TILE == 2 * RVIT_CU_BIPARTITE_MATCH_TILE, "the host plans with half of the units of A that a CTA takes at a time");
 
 /* A range of units of B. */
@@ -405,7 +406,7 @@ RVIT_DEVICE match_job match_job_of(const rvit_cu_bipartite_match_params &params,
     job.image = image;
     const image_rows rows = rows_of_image(params.layout.cu_seqlens, image, params.layout.rows, params.layout.max_len);
     job.begin = rows.begin, job.len = rows.len;
-    job.unit = params.unit, job.dim = params.unit * params.head_dim, job.units = job.len / job.unit;
+    job.unit = params.group_size, job.dim = params.group_size * params.head_dim, job.units = job.len / job.unit;
     job.prefix = min(params.layout.n_prefix, job.units);
     job.a0 = job.prefix + (job.prefix & 1), job.n_a = every_second(job.a0, job.units);
     job.b0 = job.prefix | 1, job.n_b = every_second(job.b0, job.units);

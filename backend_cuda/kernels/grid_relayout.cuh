@@ -22,14 +22,14 @@ RVIT_DEVICE int left_before(const rvit_cu_grid_relayout_params &params, int row)
 RVIT_DEVICE void list_units(const rvit_cu_grid_relayout_params &params, int image)
 {
     RVIT_SHARED int counts[8];
-    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, unit_rows = params.unit, units = params.rows / unit_rows;
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, group_rows = params.group_size, units = params.rows / group_rows;
     const image_rows rows = rows_of_image(params.cu_seqlens, image, params.rows, params.max_len);
     const image_rows after = rows_of_image(params.out_cu_seqlens, image, params.rows, params.max_len);
-    const int past = (rows.begin + rows.len) / unit_rows, out_past = (after.begin + after.len) / unit_rows;
-    int out = after.begin / unit_rows;
-    for (int first = rows.begin / unit_rows; first < past; first += blockDim.x) {
+    const int past = (rows.begin + rows.len) / group_rows, out_past = (after.begin + after.len) / group_rows;
+    int out = after.begin / group_rows;
+    for (int first = rows.begin / group_rows; first < past; first += blockDim.x) {
         const int unit = first + (int)threadIdx.x;
-        const int row = unit < past ? min(max(params.unit_rows[unit], 0), units - 1) * unit_rows : 0;
+        const int row = unit < past ? min(max(params.group_rows[unit], 0), units - 1) * group_rows : 0;
         const bool left = unit < past && params.keep[row] != 0;
         const unsigned votes = warp_ballot(left);
         if (lane == 0)
@@ -41,7 +41,7 @@ RVIT_DEVICE void list_units(const rvit_cu_grid_relayout_params &params, int imag
             total += counts[w];
         }
         if (left && out + before < out_past)
-            params.out_unit_rows[out + before] = left_before(params, row) / unit_rows;
+            params.out_group_rows[out + before] = left_before(params, row) / group_rows;
         out += total;
         block_sync();
     }
@@ -51,11 +51,11 @@ RVIT_DEVICE void grid_relayout_all(const rvit_cu_grid_relayout_params &params)
 {
     const int thread = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
     for (int i = thread; i <= params.n_images; i += step)
-        params.unit_cu_seqlens[i] = min(max(params.out_cu_seqlens[i], 0), params.rows) / params.unit;
+        params.group_cu_seqlens[i] = min(max(params.out_cu_seqlens[i], 0), params.rows) / params.group_size;
     if (params.window_cu_seqlens != nullptr)
         for (int i = thread; i <= params.n_windows; i += step)
             params.out_window_cu_seqlens[i] = left_before(params, params.window_cu_seqlens[i]);
-    if (params.unit_rows != nullptr)
+    if (params.group_rows != nullptr)
         for (int image = blockIdx.x; image < params.n_images; image += gridDim.x)
             list_units(params, image);
 }

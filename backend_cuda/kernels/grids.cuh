@@ -87,7 +87,7 @@ RVIT_DEVICE void fill_patches(const rvit_cu_grid_layout_params &params, image_si
             entry.x = patch_row + (params.line_by_line ? y * size.width + x : (at.x * unit_width + at.y) * area + inner);
             entry.z = y << 16 | x;
         }
-        reinterpret_cast<int4 *>(params.cells)[row] = entry;
+        reinterpret_cast<int4 *>(params.token_map)[row] = entry;
     }
 }
 
@@ -98,7 +98,7 @@ RVIT_DEVICE void fill_unit_rows(const rvit_cu_grid_layout_params &params, image_
     const int first = begin / area, past = end / area;
     for (int i = first + (int)threadIdx.x; i < past; i += blockDim.x) {
         const int y = (i - first) / unit_width, x = (i - first) - y * unit_width;
-        params.unit_rows[i] = min(first + unit_at(params.window, unit_height, unit_width, y, x), past - 1);
+        params.group_rows[i] = min(first + unit_at(params.window, unit_height, unit_width, y, x), past - 1);
     }
 }
 
@@ -146,8 +146,8 @@ RVIT_DEVICE void lay_out_grids(const rvit_cu_grid_layout_params &params)
             params.cu_seqlens[image] = at.rows;
             if (params.patch_cu_seqlens != nullptr)
                 params.patch_cu_seqlens[image] = at.patch_rows;
-            if (params.unit_cu_seqlens != nullptr)
-                params.unit_cu_seqlens[image] = at.rows / (params.merge * params.merge);
+            if (params.group_cu_seqlens != nullptr)
+                params.group_cu_seqlens[image] = at.rows / (params.merge * params.merge);
         }
         if (image == params.n_images && params.window_cu_seqlens != nullptr)
             for (int i = at.windows + (int)threadIdx.x; i <= params.max_windows; i += blockDim.x)
@@ -156,9 +156,9 @@ RVIT_DEVICE void lay_out_grids(const rvit_cu_grid_layout_params &params)
             continue;
         const image_size size = size_of_image(params, image);
         const batch_size after = add_image(params, at, size.tokens, size.patches, size.windows);
-        if (params.cells != nullptr)
+        if (params.token_map != nullptr)
             fill_patches(params, size, image, at.rows, after.rows, at.patch_rows);
-        if (params.unit_rows != nullptr)
+        if (params.group_rows != nullptr)
             fill_unit_rows(params, size, at.rows, after.rows);
         if (params.window_cu_seqlens != nullptr)
             fill_windows(params, size, at.windows, at.rows, after.rows);
@@ -286,7 +286,7 @@ template <typename T> RVIT_DEVICE void embed_rows(const rvit_cu_embed_params &pa
     RVIT_SHARED float weights[2 * RVIT_CU_MAX_TABLE];
     const int rows = live_rows(params.rows), dim = params.dim;
     for (long long row = blockIdx.x; row < rows; row += gridDim.x) {
-        const int4 entry = reinterpret_cast<const int4 *>(params.cells)[row];
+        const int4 entry = reinterpret_cast<const int4 *>(params.token_map)[row];
         float *out = params.out + row * dim;
         if (entry.x < 0 || params.patch_rows == 0) {
             const float *prefix = params.prefix + (long long)min(~entry.x, params.n_prefix - 1) * dim;
@@ -342,7 +342,7 @@ RVIT_DEVICE void fill_turns(const rvit_cu_grid_rope_params &params)
 {
     const int rows = live_rows(params.rows), pairs = params.head_dim / 2, warps = (int)blockDim.x / 32;
     for (long long row = (long long)blockIdx.x * warps + (int)threadIdx.x / 32; row < rows; row += (long long)gridDim.x * warps) {
-        const int4 entry = reinterpret_cast<const int4 *>(params.cells)[row];
+        const int4 entry = reinterpret_cast<const int4 *>(params.token_map)[row];
         const patch_position patch = position_of(entry);
         float *out = params.out + row * params.head_dim;
         for (int pair = threadIdx.x & 31; pair < pairs; pair += 32) {

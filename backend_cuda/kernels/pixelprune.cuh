@@ -78,7 +78,7 @@ RVIT_DEVICE int reconstruction(const rvit_cu_pixelprune_params &params, const pa
 RVIT_DEVICE void mark_group(const rvit_cu_pixelprune_params &params, int row, int past)
 {
     const int merge = params.merge, area = merge * merge, lane = threadIdx.x & 31;
-    const int4 entry = reinterpret_cast<const int4 *>(params.cells)[row];
+    const int4 entry = reinterpret_cast<const int4 *>(params.token_map)[row];
     const patch_position at = position_of(entry);
     const patch_order order = order_of(params, at);
     const bool has_pixels = order.most >= 0;
@@ -105,9 +105,9 @@ RVIT_DEVICE void mark_group(const rvit_cu_pixelprune_params &params, int row, in
 RVIT_DEVICE int row_of_group(const rvit_cu_pixelprune_params &params, int first, int past, int number)
 {
     const int area = params.merge * params.merge, row = first + number * area;
-    if (params.unit_rows == nullptr || row / area >= params.rows / area)
+    if (params.group_rows == nullptr || row / area >= params.rows / area)
         return row;
-    const int unit = min(max(params.unit_rows[row / area], 0), params.rows / area);
+    const int unit = min(max(params.group_rows[row / area], 0), params.rows / area);
     return min(max(unit * area, first), past - 1);
 }
 
@@ -128,7 +128,7 @@ RVIT_DEVICE void mark_groups(const rvit_cu_pixelprune_params &params)
         return;
     }
     /* The groups of a diagonal depend on those of the two before it. */
-    const patch_position at = position_of(reinterpret_cast<const int4 *>(params.cells)[first]);
+    const patch_position at = position_of(reinterpret_cast<const int4 *>(params.token_map)[first]);
     const int columns = min(max(at.width / params.merge, 1), n), lines = (n + columns - 1) / columns;
     for (int diagonal = 0; diagonal < lines + columns - 1; diagonal++) {
         const int last = min(lines - 1, diagonal);

@@ -34,7 +34,7 @@ template <int AHEAD, bool IS_SQUARE, typename T> RVIT_DEVICE float sum_products(
 /* The score of each row of a merge group, from the sum of their scores. */
 RVIT_DEVICE float share_of_unit(const rvit_cu_select_params &params, float sum)
 {
-    return params.unit == 1 ? sum : mul_rn(sum, 1.0f / (float)params.unit);
+    return params.group_size == 1 ? sum : mul_rn(sum, 1.0f / (float)params.group_size);
 }
 
 RVIT_DEVICE float mean_over_heads(const rvit_cu_select_params &params, long long row)
@@ -92,8 +92,8 @@ template <typename T> RVIT_DEVICE float score_of_row(const rvit_cu_select_params
 template <typename T> RVIT_DEVICE void score_wide_rows(const rvit_cu_select_params &params, int begin, int end)
 {
     const int lane = threadIdx.x & 31, warps = (int)blockDim.x / 32;
-    for (int unit = begin + (int)threadIdx.x / 32 * params.unit; unit < end; unit += warps * params.unit) {
-        const int past = min(unit + params.unit, end);
+    for (int unit = begin + (int)threadIdx.x / 32 * params.group_size; unit < end; unit += warps * params.group_size) {
+        const int past = min(unit + params.group_size, end);
         float sum = 0.0f;
 #pragma unroll 1
         for (int row = unit; row < past; row++) {
@@ -136,7 +136,7 @@ RVIT_DEVICE void score_rows(const rvit_cu_select_params &params, int first, int 
 {
     if (params.score == SCORE_CLS_ATTENTION) {
         for (int row = begin + (int)threadIdx.x; row < end; row += blockDim.x) {
-            const int unit = row - (row - first) % params.unit, past = min(unit + params.unit, first + len);
+            const int unit = row - (row - first) % params.group_size, past = min(unit + params.group_size, first + len);
             float sum = mean_over_heads(params, unit);
             for (int other = unit + 1; other < past; other++)
                 sum = add_rn(sum, mean_over_heads(params, other));

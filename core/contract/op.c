@@ -222,17 +222,17 @@ static rvit_status check_side(const rvit_op *op, const char *name, int32_t side)
 }
 
 /* The patch rows that patchify and preprocess write; width: values per patch. */
-static rvit_status prepare_patches(rvit_op *op, rvit_dtype dtype, int32_t width, int32_t *parts, int32_t *out_stride)
+static rvit_status prepare_patches(rvit_op *op, rvit_dtype dtype, int32_t width, int32_t *split, int32_t *out_stride)
 {
-    if (*parts == 0)
-        *parts = 1;
-    RVIT_TRY(check_range(op, "parts", *parts, 1, 2));
-    if (*parts == 2 && dtype == RVIT_F32)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: parts is 2, expected 1 with dtype f32, which needs no split", rvit_op_name(op->type));
+    if (*split == 0)
+        *split = 1;
+    RVIT_TRY(check_range(op, "split", *split, 1, 2));
+    if (*split == 2 && dtype == RVIT_F32)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: split is 2, expected 1 with dtype f32, which needs no split", rvit_op_name(op->type));
     if (*out_stride == 0)
-        *out_stride = *parts * width;
-    RVIT_TRY(check_range(op, "out_stride", *out_stride, *parts * width, 1 << 23));
-    return check_multiple(op, "out_stride", *out_stride, 2 * *parts);
+        *out_stride = *split * width;
+    RVIT_TRY(check_range(op, "out_stride", *out_stride, *split * width, 1 << 23));
+    return check_multiple(op, "out_stride", *out_stride, 2 * *split);
 }
 
 /* Prepared args always have image_height and image_width, and image_size 0. */
@@ -256,7 +256,7 @@ static rvit_status prepare_patchify(rvit_op *op)
     RVIT_TRY(check_side(op, "image_width", a->image_width));
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, 1024));
     const int32_t width = a->channels * a->patch_size * a->patch_size;
-    RVIT_TRY(prepare_patches(op, a->dtype, width, &a->parts, &a->out_stride));
+    RVIT_TRY(prepare_patches(op, a->dtype, width, &a->split, &a->out_stride));
     return check_rows(op, "n_images * tokens", patch_rows(a));
 }
 
@@ -267,7 +267,7 @@ static rvit_status prepare_preprocess(rvit_op *op)
     RVIT_TRY(check_rows(op, "rows", a->rows));
     RVIT_TRY(check_range(op, "patch_size", a->patch_size, 2, 256));
     RVIT_TRY(check_multiple(op, "patch_size", a->patch_size, 2));
-    RVIT_TRY(prepare_patches(op, a->dtype, 3 * a->patch_size * a->patch_size, &a->parts, &a->out_stride));
+    RVIT_TRY(prepare_patches(op, a->dtype, 3 * a->patch_size * a->patch_size, &a->split, &a->out_stride));
     const int64_t least = 4 * (RVIT_IMAGE_ENTRIES(a->n_images) + (int64_t)a->n_images * RVIT_IMAGE_ENTRY_WORDS);
     RVIT_TRY(check_range(op, "source_size", a->source_size, least, RVIT_IMAGE_MAX_STAGING));
     RVIT_TRY(check_multiple(op, "source_size", a->source_size, 16));
@@ -413,7 +413,7 @@ static rvit_status prepare_rope(rvit_op *op)
 }
 
 /* No model exceeds these. MAX_TABLE_SIDE and MAX_PREFIX are also what a GPU workgroup keeps in shared memory. */
-enum { MAX_UNIT = 64, MAX_TABLE_SIDE = 512, MAX_PREFIX = 1024, MAX_WINDOW = 1 << 14 };
+enum { MAX_GROUP = 64, MAX_TABLE_SIDE = 512, MAX_PREFIX = 1024, MAX_WINDOW = 1 << 14 };
 
 static rvit_status prepare_grid_layout(rvit_op *op)
 {
@@ -431,11 +431,11 @@ static rvit_status prepare_grid_layout(rvit_op *op)
         a->patch_rows = a->rows;
     if (a->window == 0 && a->window_cu_seqlens.buffer != NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "grid_layout: window_cu_seqlens is given, but window is 0");
-    if (a->window == 0 && a->unit_cu_seqlens.buffer == NULL && a->unit_rows.buffer == NULL)
+    if (a->window == 0 && a->group_cu_seqlens.buffer == NULL && a->group_rows.buffer == NULL)
         return RVIT_OK;
     if (a->n_prefix > 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "grid_layout: %s, but n_prefix is %d: rows of prefix tokens belong to no unit",
-                         a->window > 0 ? "window is above 0" : "unit_cu_seqlens or unit_rows is given", (int)a->n_prefix);
+                         a->window > 0 ? "window is above 0" : "group_cu_seqlens or group_rows is given", (int)a->n_prefix);
     const int32_t area = a->merge * a->merge;
     a->max_len -= a->max_len % area;
     a->rows -= a->rows % area;
@@ -481,9 +481,9 @@ static rvit_status prepare_pixelprune(rvit_op *op)
     if (a->merge == 0)
         a->merge = 1;
     RVIT_TRY(check_range(op, "patch_merge", a->patch_merge, 0, 1));
-    if (a->unit_rows.buffer != NULL && a->n_prefix > 0)
+    if (a->group_rows.buffer != NULL && a->n_prefix > 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT,
-                         "pixelprune: unit_rows is given, but n_prefix is %d: rows of prefix tokens belong to no unit", (int)a->n_prefix);
+                         "pixelprune: group_rows is given, but n_prefix is %d: rows of prefix tokens belong to no unit", (int)a->n_prefix);
     if (a->patch_rows == 0)
         a->patch_rows = a->rows;
     if (a->channels == 0)
@@ -525,21 +525,24 @@ static rvit_status prepare_score(rvit_op *op)
     return check_stride(op, "x_stride", &a->x_stride, a->dim, 4);
 }
 
-/* Rows of a unit share a score, so a unit is kept or dropped as a whole. */
+/* Rows of a group share a score, so a group is kept or dropped as a whole. */
 static rvit_status prepare_groups(rvit_op *op)
 {
     rvit_select_args *a = &op->select;
-    RVIT_TRY(check_range(op, "unit", a->unit, 0, MAX_UNIT));
-    if (a->unit == 0)
-        a->unit = 1;
-    if (a->unit == 1)
+    RVIT_TRY(check_range(op, "group_size", a->group_size, 0, MAX_GROUP));
+    if (a->group_size == 0)
+        a->group_size = 1;
+    if (a->group_size == 1)
         return RVIT_OK;
     if (a->mode != RVIT_SELECT_TOP_K && a->mode != RVIT_SELECT_THRESHOLD)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "select: unit is %d, but only TOP_K and THRESHOLD select units of rows", (int)a->unit);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "select: group_size is %d, but only TOP_K and THRESHOLD select groups of rows",
+                         (int)a->group_size);
     if (a->score != RVIT_SCORE_L2 && a->score != RVIT_SCORE_CLS_ATTENTION)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "select: unit is %d, but only L2 and CLS_ATTENTION score units of rows", (int)a->unit);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "select: group_size is %d, but only L2 and CLS_ATTENTION score groups of rows",
+                         (int)a->group_size);
     if (a->n_prefix > 0 || a->anchors.buffer != NULL || a->fuse_x.buffer != NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "select: unit is %d, but %s given, which is not supported with units of rows", (int)a->unit,
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "select: group_size is %d, but %s given, which is not supported with groups of rows",
+                         (int)a->group_size,
                          a->n_prefix > 0             ? "n_prefix is"
                          : a->anchors.buffer != NULL ? "anchors is"
                                                      : "fuse_x is");
@@ -593,7 +596,7 @@ static rvit_status prepare_grid_relayout(rvit_op *op)
     const rvit_grid_relayout_args *a = &op->grid_relayout;
     RVIT_TRY(check_batch(op, a->n_images, a->max_len, a->rows));
     RVIT_TRY(check_range(op, "n_windows", a->n_windows, 0, 1 << 30));
-    return check_range(op, "unit", a->unit, 1, MAX_UNIT);
+    return check_range(op, "group_size", a->group_size, 1, MAX_GROUP);
 }
 
 static rvit_status prepare_mean(rvit_op *op)
@@ -613,16 +616,18 @@ static rvit_status prepare_bipartite_match(rvit_op *op)
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, INT32_MAX - 1));
     RVIT_TRY(check_head_dim(op, a->n_heads, a->head_dim));
     RVIT_TRY(check_range(op, "merges", a->merges, 0, INT32_MAX - 1));
-    RVIT_TRY(check_range(op, "unit", a->unit, 0, RVIT_BIPARTITE_MATCH_MAX_UNIT));
+    RVIT_TRY(check_range(op, "group_size", a->group_size, 0, RVIT_BIPARTITE_MATCH_MAX_UNIT));
     RVIT_TRY(check_range(op, "n_windows", a->n_windows, 0, 1 << 30));
-    if (a->unit == 0)
-        a->unit = 1;
-    if (a->unit > 1 && a->n_prefix > 0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "match: unit is %d, but n_prefix is %d: rows of prefix tokens belong to no unit",
-                         (int)a->unit, (int)a->n_prefix);
-    if (a->unit == 1 && a->window_cu_seqlens.buffer != NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "match: window_cu_seqlens is given, but unit is 1: single rows left by a stage are not in "
-                                                "window order");
+    if (a->group_size == 0)
+        a->group_size = 1;
+    if (a->group_size > 1 && a->n_prefix > 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "bipartite_match: group_size is %d, but n_prefix is %d: rows of prefix tokens belong to no group",
+                         (int)a->group_size, (int)a->n_prefix);
+    if (a->group_size == 1 && a->window_cu_seqlens.buffer != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "bipartite_match: window_cu_seqlens is given, but group_size is 1: single rows left by a stage are not in "
+                         "window order");
     return check_stride(op, "k_stride", &a->k_stride, HEADS_WIDTH(a), 8);
 }
 

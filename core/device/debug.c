@@ -153,8 +153,10 @@ rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op)
         OF_BATCH(PIXELPRUNE, pixelprune)
 #undef OF_BATCH
     case RVIT_OP_GRID_RELAYOUT:
-        RVIT_TRY(check_layout(stream, op->grid_relayout.cu_seqlens, op->grid_relayout.n_images, op->grid_relayout.max_len, op->grid_relayout.rows));
-        return check_layout(stream, op->grid_relayout.out_cu_seqlens, op->grid_relayout.n_images, op->grid_relayout.max_len, op->grid_relayout.rows);
+        RVIT_TRY(check_layout(stream, op->grid_relayout.cu_seqlens, op->grid_relayout.n_images, op->grid_relayout.max_len,
+                              op->grid_relayout.rows));
+        return check_layout(stream, op->grid_relayout.out_cu_seqlens, op->grid_relayout.n_images, op->grid_relayout.max_len,
+                            op->grid_relayout.rows);
     case RVIT_OP_HEAD:
         if (op->head.cu_seqlens.buffer == NULL)
             return RVIT_OK;

@@ -22,7 +22,7 @@ static rvit_status lay_out(const forward *f)
     args.grids = view(f, plan->grids);
     args.cu_seqlens = f->cu_seqlens;
     args.patch_cu_seqlens = view(f, plan->patch_cu_seqlens);
-    args.cells = view(f, plan->cells);
+    args.token_map = view(f, plan->token_map);
     return rvit_grid_layout(f->stream, &args);
 }
 
@@ -39,8 +39,8 @@ static rvit_patchify_args patchify_of(const forward *f, rvit_view patches)
     const int preprocessed = f->plan->desc.input == RVIT_INPUT_IMAGES;
     args.channels = preprocessed ? model->info.channels : rvit_model_row_values(model) / (model->info.patch_size * model->info.patch_size);
     args.image_size = args.patch_size = model->info.patch_size;
-    args.parts = rvit_model_patch_split(model);
-    args.out_stride = args.parts * (preprocessed ? rvit_model_patch_width(model) : rvit_model_row_width(model));
+    args.split = rvit_model_patch_split(model);
+    args.out_stride = args.split * (preprocessed ? rvit_model_patch_width(model) : rvit_model_row_width(model));
     args.images = patches;
     args.out = f->wide;
     return args;
@@ -54,7 +54,7 @@ static rvit_status read_patches(const forward *f)
                   .patchify = patchify_of(f, plan->desc.input_memory == RVIT_INPUT_FIXED ? plan->desc.input_view : view(f, plan->input))};
     if (rvit_prune_by_pixels(&plan->schedule)) {
         op.patchify.dtype = RVIT_F32;
-        op.patchify.parts = 1;
+        op.patchify.split = 1;
         op.patchify.out_stride = 0;
         op.patchify.out = view(f, plan->patch_pixels);
     }
@@ -113,7 +113,7 @@ static rvit_status add_positions(const forward *f, rvit_view patches, rvit_dtype
     args.patch_rows = f->rows.capacity;
     args.dim = model->info.dim;
     args.n_prefix = model->info.n_prefix;
-    args.cells = view(f, plan->cells);
+    args.token_map = view(f, plan->token_map);
     args.patches = patches;
     if (model->info.n_prefix > 0)
         args.prefix = model->embedding;
@@ -141,7 +141,7 @@ static rvit_status fill_rope_table(const forward *f)
     args.offset = (float)model->rope.offset;
     args.reference_height = (float)model->rope.reference[0];
     args.reference_width = (float)model->rope.reference[1];
-    args.cells = view(f, f->plan->cells);
+    args.token_map = view(f, f->plan->token_map);
     args.frequencies = view(f, f->plan->frequencies);
     args.out = view(f, f->plan->rope_table);
     return rvit_grid_rope(f->stream, &args);

@@ -109,8 +109,8 @@ rvit_status rvit_forward_preprocess(const forward *f, rvit_view cu_seqlens)
     args.n_images = plan->desc.max_images;
     args.rows = plan->segments[0].rows;
     args.patch_size = f->model->info.patch_size;
-    args.parts = rvit_model_patch_split(f->model);
-    args.out_stride = args.parts * rvit_model_patch_width(f->model);
+    args.split = rvit_model_patch_split(f->model);
+    args.out_stride = args.split * rvit_model_patch_width(f->model);
     /* Each run copies the images to staged_pictures, or the op does. */
     args.source = view(f, f->stream->device->transfers ? plan->device_images : plan->staged_images);
     args.source_size = plan->staged_images.size;
@@ -122,7 +122,7 @@ rvit_status rvit_forward_preprocess(const forward *f, rvit_view cu_seqlens)
     args.cu_seqlens = cu_seqlens;
     if (rvit_prune_by_pixels(&plan->schedule)) {
         args.dtype = RVIT_F32;
-        args.parts = 1;
+        args.split = 1;
         args.out_stride = 0;
         args.out = view(f, plan->patch_pixels);
     }

@@ -24,7 +24,7 @@ typedef struct forward {
     rvit_view cls_probs; /* output of this block's attention, if requested */
     rvit_view lse;       /* the same, from which the received attention is computed */
     rvit_view key_bias;  /* of merged tokens; absent before the first merge */
-    rvit_view unit_cu_seqlens, window_cu_seqlens, unit_rows; /* current merge groups and windows, in models that merge patches */
+    rvit_view group_cu_seqlens, window_cu_seqlens, group_rows; /* current merge groups and windows, in models that merge patches */
     rvit_view positions; /* of the rows, if queries and keys are rotated; absent before the first stage */
 } forward;
 
@@ -83,7 +83,8 @@ rvit_status rvit_forward_find_anchors(forward *f);
 rvit_pool_args rvit_forward_pool_of(const forward *f, rvit_pool_mode mode);
 /* Pools the rows for the head, unless it reads the CLS row. */
 rvit_status rvit_forward_pool_rows(forward *f);
-/* Attends to the normalised rows of each image with the query of attention pooling, to the wide array. probs: optional, as rvit_attention_pool. */
+/* Attends to the normalised rows of each image with the query of attention pooling, to the wide array. probs: optional, as
+ * rvit_attention_pool. */
 rvit_status rvit_forward_attention_pool(const forward *f, rvit_view probs);
 static inline int rvit_forward_wants(const forward *f, rvit_output output, int here)
 {

@@ -4,21 +4,22 @@
 static rvit_rows group_rows(const forward *f)
 {
     const int32_t side = f->model->merge.side;
-    return (rvit_rows){.capacity = f->rows.capacity / (side * side), .live = at(f->unit_cu_seqlens, (int64_t)f->plan->desc.max_images * 4)};
+    return (rvit_rows){.capacity = f->rows.capacity / (side * side),
+                       .live = at(f->group_cu_seqlens, (int64_t)f->plan->desc.max_images * 4)};
 }
 
 /* Copies the rows of groups, row_size bytes each, to `destination`, in line-by-line order of the groups. */
 static rvit_status write_groups(const forward *f, rvit_view rows, int64_t row_size, rvit_view destination)
 {
     const rvit_rows live = group_rows(f);
-    if (f->unit_rows.buffer == NULL)
+    if (f->group_rows.buffer == NULL)
         return rvit_forward_copy(f, rows, live.capacity * row_size, destination);
     rvit_pack_args args = RVIT_PACK_ARGS_INIT;
     args.rows = live;
     args.source_rows = live.capacity;
     args.row_size = row_size;
     args.source = rows;
-    args.src_rows = f->unit_rows;
+    args.src_rows = f->group_rows;
     args.destination = destination;
     return rvit_pack(f->stream, &args);
 }
@@ -26,7 +27,7 @@ static rvit_status write_groups(const forward *f, rvit_view rows, int64_t row_si
 rvit_status rvit_forward_output_rows(const forward *f, rvit_view rows, int64_t row_size, rvit_session_array destination)
 {
     const int32_t side = f->model->merge.side;
-    if (f->unit_rows.buffer != NULL)
+    if (f->group_rows.buffer != NULL)
         return write_groups(f, rows, side * side * row_size, view(f, destination));
     return rvit_forward_copy(f, rows, destination.size, view(f, destination));
 }

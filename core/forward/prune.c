@@ -123,11 +123,11 @@ static rvit_status mark_by_pixels(const forward *f)
     const rvit_session_plan *plan = f->plan;
     rvit_pixelprune_args args = plan->pixelprune;
     args.cu_seqlens = f->cu_seqlens;
-    args.cells = view(f, plan->cells);
+    args.token_map = view(f, plan->token_map);
     args.pixels = view(f, plan->patch_pixels);
     args.keep = view(f, plan->pixel_marks);
     args.sources = view(f, plan->pixel_sources);
-    args.unit_rows = f->unit_rows;
+    args.group_rows = f->group_rows;
     return rvit_pixelprune(f->stream, &args);
 }
 
@@ -190,7 +190,7 @@ static rvit_status merge(forward *f)
     match.metric = view(f, f->plan->metric);
     match.keep = view(f, stage->keep);
     match.out_cu_seqlens = view(f, stage->cu_seqlens);
-    match.unit = f->plan->schedule.unit;
+    match.group_size = f->plan->schedule.group_size;
     match.n_windows = f->plan->max_windows;
     match.window_cu_seqlens = f->window_cu_seqlens;
     match.src_rows = view(f, stage->src_rows);

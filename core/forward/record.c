@@ -233,7 +233,8 @@ static rvit_status rotate(const forward *f)
     args.n_heads = model->info.n_heads;
     args.head_dim = model->info.head_dim;
     args.n_positions = f->plan->desc.variable_resolution ? (int32_t)f->plan->segments[0].rows : model->info.tokens;
-    args.n_prefix = f->plan->desc.variable_resolution ? 0 : model->info.n_prefix; /* a table with a line per row includes those without rotation */
+    args.n_prefix =
+        f->plan->desc.variable_resolution ? 0 : model->info.n_prefix; /* a table with a line per row includes those without rotation */
     args.q = f->wide;
     args.k = at(f->wide, model->info.dim * rvit_dtype_size(model->dtype));
     args.q_stride = args.k_stride = 3 * (int64_t)model->info.dim;
@@ -289,8 +290,8 @@ static rvit_patchify_args patchify_of(const forward *f)
     patchify.patch_size = model->info.patch_size;
     patchify.crop = 1;
     patchify.n_prefix = model->info.n_prefix;
-    patchify.parts = rvit_model_patch_split(model);
-    patchify.out_stride = patchify.parts * rvit_model_patch_width(model);
+    patchify.split = rvit_model_patch_split(model);
+    patchify.out_stride = patchify.split * rvit_model_patch_width(model);
     patchify.images = plan->desc.input_memory == RVIT_INPUT_FIXED ? plan->desc.input_view : view(f, plan->input);
     patchify.out = f->wide;
     patchify.cu_seqlens = f->cu_seqlens;
@@ -409,9 +410,9 @@ rvit_status rvit_forward_record(rvit_session *session)
     f.hidden_quantized = at(f.quantized, plan->segments[0].rows * model->info.dim);
     f.scales = view(&f, plan->scales);
     f.saturated = view(&f, plan->saturated);
-    f.unit_cu_seqlens = view(&f, plan->unit_cu_seqlens);
+    f.group_cu_seqlens = view(&f, plan->group_cu_seqlens);
     f.window_cu_seqlens = view(&f, plan->window_cu_seqlens);
-    f.unit_rows = view(&f, plan->schedule.n_stages > 0 ? plan->first_unit_rows : plan->unit_rows);
+    f.group_rows = view(&f, plan->schedule.n_stages > 0 ? plan->first_group_rows : plan->group_rows);
     rvit_forward_enter_segment(&f, 0);
     RVIT_TRY(plan->desc.variable_resolution ? rvit_forward_embed_variable(&f) : embed(&f));
     RVIT_TRY(trace_x(&f, 0));

@@ -20,9 +20,9 @@ void rvit_forward_lay_out_groups(const forward *f, rvit_grid_layout_args *args)
     args->patch_merge = plan->desc.input == RVIT_INPUT_IMAGES; /* preprocess writes patches line by line */
     args->window = merge->window;
     args->max_windows = plan->max_windows;
-    args->unit_cu_seqlens = f->unit_cu_seqlens;
+    args->group_cu_seqlens = f->group_cu_seqlens;
     args->window_cu_seqlens = f->window_cu_seqlens;
-    args->unit_rows = f->unit_rows;
+    args->group_rows = f->group_rows;
 }
 
 rvit_status rvit_forward_grid_relayout(forward *f)
@@ -36,19 +36,19 @@ rvit_status rvit_forward_grid_relayout(forward *f)
     args.n_images = plan->desc.max_images;
     args.n_windows = plan->max_windows;
     args.max_len = before->max_len;
-    args.unit = f->model->info.merge * f->model->info.merge;
+    args.group_size = f->model->info.merge * f->model->info.merge;
     args.rows = before->rows;
     args.cu_seqlens = view(f, f->stage == 1 ? plan->cu_seqlens : plan->stages[f->stage - 2].cu_seqlens);
     args.out_cu_seqlens = f->cu_seqlens;
     args.src_rows = view(f, stage->src_rows);
     args.window_cu_seqlens = f->window_cu_seqlens;
-    args.unit_rows = f->unit_rows;
-    if (f->unit_rows.buffer != NULL)
+    args.group_rows = f->group_rows;
+    if (f->group_rows.buffer != NULL)
         args.keep = view(f, stage->keep);
-    f->unit_cu_seqlens = args.unit_cu_seqlens = view(f, stage->unit_cu_seqlens);
+    f->group_cu_seqlens = args.group_cu_seqlens = view(f, stage->group_cu_seqlens);
     if (f->window_cu_seqlens.buffer != NULL)
         f->window_cu_seqlens = args.out_window_cu_seqlens = view(f, stage->window_cu_seqlens);
-    if (f->unit_rows.buffer != NULL)
-        f->unit_rows = args.out_unit_rows = view(f, stage->unit_rows);
+    if (f->group_rows.buffer != NULL)
+        f->group_rows = args.out_group_rows = view(f, stage->group_rows);
     return rvit_grid_relayout(f->stream, &args);
 }

@@ -213,9 +213,9 @@ static int32_t tokens_left(const rvit_prune_schedule *schedule, const int32_t *c
     const rvit_policy *policy = schedule->policy;
     const int32_t patches = len > n_prefix ? len - n_prefix : 0;
     if (policy->merges) {
-        const int32_t pairs = patches / schedule->unit / 2;
+        const int32_t pairs = patches / schedule->group_size / 2;
         *exact &= !schedule->windowed; /* a window may have too few pairs, or none */
-        return schedule->windowed ? len : len - schedule->unit * (schedule->merges < pairs ? schedule->merges : pairs);
+        return schedule->windowed ? len : len - schedule->group_size * (schedule->merges < pairs ? schedule->merges : pairs);
     }
     if (schedule->select == RVIT_SELECT_TOP_K) {
         const int32_t competing = policy->prefix_competes ? len : patches;
@@ -304,7 +304,7 @@ static void plan_score(const rvit_model *m, const rvit_policy *policy, int32_t u
     args->dim = m->info.dim;
     args->n_heads = m->info.n_heads;
     if (policy->score == RVIT_SCORE_L2 || policy->score == RVIT_SCORE_CLS_ATTENTION)
-        args->unit = unit;
+        args->group_size = unit;
     if (policy->score == RVIT_SCORE_CLS_NORM && policy->site == RVIT_SITE_AFTER_ATTENTION) {
         args->dtype = m->dtype;
         args->x_stride = 3 * (int64_t)m->info.dim;
@@ -338,7 +338,7 @@ static rvit_select_args select_of(const rvit_model *m, const rvit_session_plan *
     args.mass = schedule->mass;
     args.anchor_columns = m->info.image_width / m->info.patch_size;
     if (args.mode != RVIT_SELECT_MASK)
-        plan_score(m, schedule->policy, schedule->unit, &args);
+        plan_score(m, schedule->policy, schedule->group_size, &args);
     if (schedule->policy->fuses) {
         args.fuse_dtype = m->x_dtype;
         args.fuse_dim = m->info.dim;
@@ -524,7 +524,7 @@ rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session
     }
     RVIT_TRY(rvit_native_check_units(model, &schedule));
     if (model->info.merge > 0)
-        schedule.unit = model->info.merge * model->info.merge;
+        schedule.group_size = model->info.merge * model->info.merge;
     schedule.windowed = model->info.window > 0;
     if (desc->trace == RVIT_TRACE_GIVEN)
         RVIT_TRY(check_given(&schedule));

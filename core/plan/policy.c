@@ -210,7 +210,7 @@ rvit_status rvit_prune_resolve(const rvit_prune_desc *given, int32_t depth, int3
     rvit_prune_desc desc = RVIT_PRUNE_DESC_INIT;
     if (given != NULL)
         RVIT_TRY(rvit_args_copy(&desc, sizeof desc, given, "prune desc"));
-    rvit_prune_schedule schedule = {.unit = 1, .n_patches = n_patches, .seed = desc.seed};
+    rvit_prune_schedule schedule = {.group_size = 1, .n_patches = n_patches, .seed = desc.seed};
     RVIT_TRY(find_policy(desc.type, &schedule.policy));
     const rvit_prune_info *info = &schedule.policy->info;
     RVIT_TRY(check_fraction("keep", desc.keep));
@@ -263,10 +263,10 @@ static rvit_status count_rows(const rvit_prune_schedule *schedule, int32_t stage
 
 rvit_status rvit_prune_counts(const rvit_prune_schedule *schedule, int32_t stage, int32_t max_n, int32_t *out_counts)
 {
-    RVIT_TRY(count_rows(schedule, stage, max_n / schedule->unit, out_counts));
+    RVIT_TRY(count_rows(schedule, stage, max_n / schedule->group_size, out_counts));
     /* From the end on, so that what is read has not been written. */
-    for (int32_t n = max_n; schedule->unit > 1 && n >= 0; n--)
-        out_counts[n] = schedule->unit * out_counts[n / schedule->unit];
+    for (int32_t n = max_n; schedule->group_size > 1 && n >= 0; n--)
+        out_counts[n] = schedule->group_size * out_counts[n / schedule->group_size];
     return RVIT_OK;
 }
 
@@ -296,7 +296,7 @@ void rvit_prune_random_scores(const rvit_prune_schedule *schedule, int32_t stage
     uint64_t seed = schedule->seed, state = next_random(&seed) + (uint64_t)stage;
     state = next_random(&state);
     for (int32_t i = 0; i < n; i++)
-        out_scores[i] = i % schedule->unit > 0 ? out_scores[i - 1] : (float)(next_random(&state) >> 40); /* 24 bits make a float */
+        out_scores[i] = i % schedule->group_size > 0 ? out_scores[i - 1] : (float)(next_random(&state) >> 40); /* 24 bits make a float */
 }
 
 rvit_status rvit_count_table(rvit_count_rule rule, double keep, int32_t k_min, int32_t max_n, int32_t *out_counts)

@@ -53,10 +53,10 @@ typedef struct rvit_prune_schedule {
     double alpha, tau;
     int32_t object_block; /* where anchors are chosen; -1: nowhere */
     uint64_t seed;
-    int32_t unit;      /* rows that stay or go together, 1 or more: of a square of patches that the model merges */
-    int32_t windowed;  /* 1: the model has windows of attention, within which alone rows are merged */
-    int32_t given;     /* 1: stages decide, but keep what runs bring (RVIT_TRACE_GIVEN) */
-    int32_t n_patches; /* 0: each image has its own, and there is one stage if the policy counts by them */
+    int32_t group_size; /* rows that stay or go together, 1 or more: of a square of patches that the model merges */
+    int32_t windowed;   /* 1: the model has windows of attention, within which alone rows are merged */
+    int32_t given;      /* 1: stages decide, but keep what runs bring (RVIT_TRACE_GIVEN) */
+    int32_t n_patches;  /* 0: each image has its own, and there is one stage if the policy counts by them */
     int32_t n_stages;
     int32_t blocks[RVIT_PRUNE_MAX_STAGES];
 } rvit_prune_schedule;

@@ -21,9 +21,9 @@ typedef void (*follow_fn)(void *context, int32_t before, int32_t after, int32_t 
 typedef struct followed {
     int32_t begin, n, left, area; /* left: rows that stay; area: rows of a unit; 0: there are none */
     const uint8_t *keep;
-    const int32_t *next_rows; /* NULL: nothing is merged */
-    const int32_t *unit_rows; /* NULL: rows are in the order of what a session gives, not of windows */
-    int32_t *given;           /* with both: the row that a session gives each row as */
+    const int32_t *next_rows;  /* NULL: nothing is merged */
+    const int32_t *group_rows; /* NULL: rows are in the order of what a session gives, not of windows */
+    int32_t *given;            /* with both: the row that a session gives each row as */
 } followed;
 
 /* Marks, links and places come from the device and are trusted in nothing: a row of another image is -1. */
@@ -49,7 +49,7 @@ static void follow_kept(const followed *f, int32_t row, int32_t at, int32_t afte
 
 static int32_t place_of(const followed *f, int32_t row)
 {
-    return f->unit_rows == NULL ? row : row_of_image(f, (int64_t)f->unit_rows[(f->begin + row) / f->area] * f->area + row % f->area);
+    return f->group_rows == NULL ? row : row_of_image(f, (int64_t)f->group_rows[(f->begin + row) / f->area] * f->area + row % f->area);
 }
 
 static void follow(const rvit_session *s, int32_t index, int32_t image, follow_fn call, void *context)
@@ -60,7 +60,7 @@ static void follow(const rvit_session *s, int32_t index, int32_t image, follow_f
     followed f = {.begin = cu[image], .n = cu[image + 1] - cu[image], .left = cu_after[image + 1] - cu_after[image], .area = side * side};
     f.keep = (const uint8_t *)rvit_session_host(s, stage->keep) + f.begin;
     f.next_rows = rvit_session_host(s, stage->next_rows);
-    f.unit_rows = rvit_session_host(s, index == 0 ? s->plan->first_unit_rows : stage[-1].unit_rows);
+    f.group_rows = rvit_session_host(s, index == 0 ? s->plan->first_group_rows : stage[-1].group_rows);
     f.given = rvit_session_host(s, s->plan->given_rows);
     int32_t after = 0;
     for (int32_t row = 0; f.given != NULL && row < f.n; row++)

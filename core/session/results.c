@@ -15,7 +15,8 @@
 static rvit_status check_layout(const rvit_session *s, int32_t stage)
 {
     const rvit_segment *left = &s->plan->segments[stage + 1];
-    const int32_t *before = rvit_session_cu_seqlens(s, stage - 1), *cu = rvit_session_cu_seqlens(s, stage), unit = s->plan->schedule.unit;
+    const int32_t *before = rvit_session_cu_seqlens(s, stage - 1), *cu = rvit_session_cu_seqlens(s, stage),
+                  unit = s->plan->schedule.group_size;
     for (int32_t i = 0; i < s->n_images; i++) {
         const int64_t len = (int64_t)cu[i + 1] - cu[i], len_before = before[i + 1] - before[i];
         const int32_t most = len_before < left->max_len ? (int32_t)len_before : left->max_len;

@@ -126,8 +126,8 @@ typedef struct rvit_images_args {
 } rvit_images_args;
 #define RVIT_IMAGES_ARGS_INIT RVIT_INIT(rvit_images_args)
 
-/* Writes the input of rvit_preprocess to region, a staging buffer of `size` bytes in host memory whose
-   address is a multiple of 16. *out_size is the number of bytes written, a multiple of 16. If region is
+/* Writes the input of rvit_preprocess to staging, a staging buffer of `size` bytes in host memory whose
+   address is a multiple of 16. *out_size is the number of bytes written, a multiple of 16. If staging is
    NULL, nothing is written, *out_size is the size needed, and the data of the images may be NULL. An image
    never needs more room in a batch than by itself; images of one size share their weights. Allocates
    nothing.
@@ -142,7 +142,7 @@ typedef struct rvit_images_args {
    another way; the images need more than max_rows rows; or the staging buffer is too small. UNSUPPORTED:
    the image is too thin to be resized, or the processor does not support the recipe. The detail text names
    the image ("image 3"). */
-RVIT_API RVIT_NODISCARD rvit_status rvit_images_write(const rvit_images_args *args, void *region, int64_t size, int64_t *out_size);
+RVIT_API RVIT_NODISCARD rvit_status rvit_images_write(const rvit_images_args *args, void *staging, int64_t size, int64_t *out_size);
 /* The bytes at the begin of the staging buffer that rvit_images_write reserves, a multiple of 64. Images in
    place may begin after them. */
 RVIT_API int64_t rvit_images_table_size(int32_t max_images);
@@ -153,7 +153,7 @@ RVIT_API int64_t rvit_images_table_size(int32_t max_images);
    patch is at c * patch_size^2 + y * patch_size + x. Prefix rows are zero. (DeiT: the convolution of stride
    16 as a GEMM.)
 
-   With parts = 2, a value of a 16-bit dtype is split into a high part, the value rounded to dtype, and a
+   With split = 2, a value of a 16-bit dtype is split into a high part, the value rounded to dtype, and a
    low part, the rounded remainder. A row holds all high parts and then all low parts, in halves of
    out_stride / 2 elements. A GEMM whose weight is repeated in each row adds the two. Pixels are then
    accurate to 2^-22 of their size in f16 (2^-25 below 1/8) and to 2^-16 in bf16. */
@@ -171,7 +171,7 @@ typedef struct rvit_patchify_args {
     int32_t n_prefix;
     rvit_view images;     /* f32 [n_images, channels, image_height, image_width]; may be in an
                              UPLOAD buffer */
-    rvit_view out;        /* [n_images * tokens, parts * channels * patch_size^2], rows out_stride
+    rvit_view out;        /* [n_images * tokens, split * channels * patch_size^2], rows out_stride
                              apart */
     rvit_view cu_seqlens; /* optional out: int32 [n_images + 1], 4-byte aligned: min(i, live images)
                            * tokens */
@@ -179,10 +179,10 @@ typedef struct rvit_patchify_args {
     int32_t image_width;
     int32_t crop;       /* 1: sides need not be multiples of patch_size. Rows and columns past the last
                            whole patch are not read (SigLIP: patches of 14 in 384 pixels) */
-    int32_t out_stride; /* elements between rows of out, a multiple of 2 * parts; unused elements are set
-                           to zero. 0: parts * channels * patch_size^2. GEMMs are fastest with a multiple
+    int32_t out_stride; /* elements between rows of out, a multiple of 2 * split; unused elements are set
+                           to zero. 0: split * channels * patch_size^2. GEMMs are fastest with a multiple
                            of 8 */
-    int32_t parts;      /* 1 or 2; 1 with dtype f32; 0: 1 */
+    int32_t split;      /* 1 or 2; 1 with dtype f32; 0: 1 */
 } rvit_patchify_args;
 #define RVIT_PATCHIFY_ARGS_INIT RVIT_INIT(rvit_patchify_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_patchify(rvit_stream *stream, const rvit_patchify_args *args);
@@ -199,7 +199,7 @@ typedef struct rvit_preprocess_args {
     int32_t n_images;    /* capacity in images */
     int64_t rows;        /* capacity in rows of out */
     int32_t patch_size;  /* even */
-    int32_t out_stride;  /* elements between rows of out, a multiple of 2 * parts; unused elements are set to zero. 0: parts *
+    int32_t out_stride;  /* elements between rows of out, a multiple of 2 * split; unused elements are set to zero. 0: parts *
                             3 * patch_size^2 */
     rvit_view source;    /* the output of rvit_images_write; 16-byte aligned; may be in an UPLOAD buffer */
     int64_t source_size; /* capacity in bytes, a multiple of 16 */
@@ -209,10 +209,10 @@ typedef struct rvit_preprocess_args {
        copied there first, so host memory is read once and in order. Without it, pixels are read from source
        several times. The CPU backend does not use it. */
     rvit_view staging;
-    rvit_view out;        /* [rows, parts * 3 * patch_size^2], rows out_stride apart */
+    rvit_view out;        /* [rows, split * 3 * patch_size^2], rows out_stride apart */
     rvit_view cu_seqlens; /* optional out: int32 [n_images + 1], 4-byte aligned */
     rvit_view grids;      /* optional out: int32 [n_images, 2], 4-byte aligned: rows and columns of patches; 0, 0 past the last image */
-    int32_t parts;        /* as in rvit_patchify_args: 1 or 2; 1 with dtype f32; 0: 1 */
+    int32_t split;        /* as in rvit_patchify_args: 1 or 2; 1 with dtype f32; 0: 1 */
 } rvit_preprocess_args;
 #define RVIT_PREPROCESS_ARGS_INIT RVIT_INIT(rvit_preprocess_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_preprocess(rvit_stream *stream, const rvit_preprocess_args *args);

@@ -341,10 +341,10 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_layout_from_mask(const uint8_t *keep, i
 /* Images of different sizes. The patch grids of the images are on the device, so one recorded program
    serves every set of sizes:
 
-     rvit_grid_layout  grids -> cu_seqlens, and cells: where in its image each row lies
+     rvit_grid_layout  grids -> cu_seqlens, and token_map: where in its image each row lies
      rvit_linear       patches -> their embedding; live: the last entry of patch_cu_seqlens
-     rvit_embed        cells, embedding -> rows: prefix tokens, and patches with their positions
-     rvit_grid_rope    cells -> the table of rvit_rope, one line per row of the batch
+     rvit_embed        token_map, embedding -> rows: prefix tokens, and patches with their positions
+     rvit_grid_rope    token_map -> the table of rvit_rope, one line per row of the batch
 
    With that table, the rotary position of a row is its index in the unpruned batch: call rvit_rope with
    n_positions = the rows of the table, n_prefix = 0 and, until rows are dropped, no positions.
@@ -355,11 +355,11 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_layout_from_mask(const uint8_t *keep, i
        gh * gw              patch rows
    cu_seqlens and patch_cu_seqlens are the layouts of these two.
 
-   A merge group (unit) is a block of merge * merge patches. With window, the rows of an image are ordered
+   A merge group is a block of merge * merge patches. With window, the rows of an image are ordered
    by windows of window * window merge groups (Qwen2.5-VL): windows in raster order, smaller ones at the
    right and bottom edges, and the groups of a window in raster order. For attention within windows, use
    window_cu_seqlens as the layout, max_windows as n_images and (merge * window)^2 as max_len. To restore
-   the order given by merge, call rvit_pack with unit_rows and merge * merge rows as one row.
+   the order given by merge, call rvit_pack with group_rows and merge * merge rows as one row.
 
    Any contents of grids are safe: the layouts fit the capacities, and no array is overrun. A side below 0
    counts as 0, a side above 32,767 as 32,767, and a side that is not a multiple of merge is rounded down
@@ -381,22 +381,22 @@ typedef struct rvit_grid_layout_args {
     rvit_view grids;            /* int32 [n_images, 2]: gh, gw; 8-byte aligned */
     rvit_view cu_seqlens;       /* out: int32 [n_images + 1], 4-byte aligned */
     rvit_view patch_cu_seqlens; /* optional out: int32 [n_images + 1], 4-byte aligned */
-    rvit_view cells;            /* optional out: int32 [rows, 4], for each token:
-                                     its patch row; -1 - k for prefix token k
-                                     its image
-                                     y * 65536 + x, its position in the grid; 0 for a prefix token
-                                     gh * 65536 + gw
-                                   Rows past the last token are not written */
+    rvit_view token_map;        /* optional out: int32 [rows, 4], for each token:
+                                 its patch row; -1 - k for prefix token k
+                                 its image
+                                 y * 65536 + x, its position in the grid; 0 for a prefix token
+                                 gh * 65536 + gw
+                               Rows past the last token are not written */
     int32_t patch_merge;        /* order of the patch rows: 0: as given by merge; 1: raster order */
     int32_t window;             /* side of a window in merge groups, 0..16384; 0: no windows. Requires n_prefix 0 */
     int32_t max_windows;        /* maximum number of windows of a batch, 0..2^30.
                                    (rows / merge^2 + (window - 1) * n_images) / window is always enough */
     /* Optional outs. They require n_prefix 0 and whole merge groups in max_len, rows and patch_rows. */
-    rvit_view unit_cu_seqlens;   /* int32 [n_images + 1], 4-byte aligned: cu_seqlens / merge^2 */
+    rvit_view group_cu_seqlens;  /* int32 [n_images + 1], 4-byte aligned: cu_seqlens / merge^2 */
     rvit_view window_cu_seqlens; /* int32 [max_windows + 1], 4-byte aligned: the first row of each window; past the
                                     last window, the number of rows. Windows past max_windows are dropped */
-    rvit_view unit_rows;         /* int32 [rows / merge^2]: for each merge group, in raster order of its image, its
-                                    index in row order. Entries past the last group are not written */
+    rvit_view group_rows;        /* int32 [rows / merge^2]: for each merge group, in raster order of its image, its
+                                   index in row order. Entries past the last group are not written */
 } rvit_grid_layout_args;
 #define RVIT_GRID_LAYOUT_ARGS_INIT RVIT_INIT(rvit_grid_layout_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_grid_layout(rvit_stream *stream, const rvit_grid_layout_args *args);
@@ -417,7 +417,7 @@ typedef enum rvit_resample {
     RVIT_RESAMPLE_NEAREST = 6             /* the entry floor(i G / g), as in Idefics and MiniCPM-V */
 } rvit_resample;
 
-/* The input rows of the first block of a ViT. For row t, with cells as written by rvit_grid_layout,
+/* The input rows of the first block of a ViT. For row t, with token_map as written by rvit_grid_layout,
        out[t, :] = prefix[k, :]                        if it is prefix token k
                    patches[p, :] + position(y, x)[:]   if its patch row is p
    position(y, x) is the table resampled to the grid of the image: for each line of the table the sum over
@@ -434,12 +434,12 @@ typedef struct rvit_embed_args {
     rvit_resample resample; /* not DEFAULT; not used without table */
     int32_t table_height;   /* 1..512; not used without table */
     int32_t table_width;
-    rvit_view cells;   /* int32 [rows, 4] */
-    rvit_view patches; /* [patch_rows, dim]: the patch embedding */
-    rvit_view prefix;  /* f32 [n_prefix, dim]: the prefix tokens with their positions added. Absent
-                          if n_prefix is 0 */
-    rvit_view table;   /* optional: f32 [table_height, table_width, dim] */
-    rvit_view out;     /* f32 [rows, dim] */
+    rvit_view token_map; /* int32 [rows, 4] */
+    rvit_view patches;   /* [patch_rows, dim]: the patch embedding */
+    rvit_view prefix;    /* f32 [n_prefix, dim]: the prefix tokens with their positions added. Absent
+                            if n_prefix is 0 */
+    rvit_view table;     /* optional: f32 [table_height, table_width, dim] */
+    rvit_view out;       /* f32 [rows, dim] */
 } rvit_embed_args;
 #define RVIT_EMBED_ARGS_INIT RVIT_INIT(rvit_embed_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_embed(rvit_stream *stream, const rvit_embed_args *args);
@@ -466,7 +466,7 @@ typedef struct rvit_grid_rope_args {
     float offset;           /* finite */
     float reference_height; /* grid side, finite, 0 or more; 0: none. INDEX only */
     float reference_width;
-    rvit_view cells;       /* int32 [rows, 4], as rvit_grid_layout writes it */
+    rvit_view token_map;   /* int32 [rows, 4], as rvit_grid_layout writes it */
     rvit_view frequencies; /* f32 [head_dim / 4, 2], from rvit_rope_frequencies: turns per unit of
                               coordinate, each as the sum of two numbers */
     rvit_view out;         /* f32 [rows, head_dim]: the cosines of a row's head_dim / 2 angles, then

@@ -51,8 +51,8 @@ typedef enum rvit_select_mode {
    fuse_x are INVALID_ARGUMENT where the table does not list them:
 
      mode       fields
-     TOP_K      counts, prefix_competes, scores; optional: fuse_*, anchors (CLS_ATTENTION), unit
-     THRESHOLD  threshold, k_min, scores; optional: unit
+     TOP_K      counts, prefix_competes, scores; optional: fuse_*, anchors (CLS_ATTENTION), group_size
+     THRESHOLD  threshold, k_min, scores; optional: group_size
      MASK       keep_in
      SAMPLE     n_samples, scores
      MASS       mass, scores
@@ -143,10 +143,10 @@ typedef struct rvit_select_args {
     rvit_view anchors;      /* optional, TOP_K by CLS_ATTENTION: uint8 [rows], nonzero = anchor; for
                                example keep of another call on the same rows */
     /* TOP_K and THRESHOLD by L2 or CLS_ATTENTION, without prefix, anchors and fuse_x: the rows of an image
-       form groups of `unit` consecutive rows, 2..64. Each row gets the mean score of its group: the sum in
-       row order times the float32 value of 1 / unit. Rows missing from the last group count as 0. Groups
-       stay whole if counts holds multiples of unit. 0, 1: no groups */
-    int32_t unit;
+       form groups of `group_size` consecutive rows, 2..64. Each row gets the mean score of its group: the sum in
+       row order times the float32 value of 1 / group_size. Rows missing from the last group count as 0. Groups
+       stay whole if counts holds multiples of group_size. 0, 1: no groups */
+    int32_t group_size;
     /* 1: error is int32 [1 + n_images]. error[1 + image] is the error of that image: 0, 1 (NaN), 2 (mask)
        or 3 (sum). error_stays applies to each of them */
     int32_t image_errors;
@@ -154,28 +154,28 @@ typedef struct rvit_select_args {
 #define RVIT_SELECT_ARGS_INIT RVIT_INIT(rvit_select_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_select(rvit_stream *stream, const rvit_select_args *args);
 
-/* The merge groups and windows of rvit_grid_layout after a selection of whole groups of `unit` rows. With
+/* The merge groups and windows of rvit_grid_layout after a selection of whole groups of `group_size` rows. With
    src_rows and out_cu_seqlens as written by rvit_select for a batch whose layout is cu_seqlens:
 
-     unit_cu_seqlens            out_cu_seqlens / unit
+     group_cu_seqlens            out_cu_seqlens / group_size
      out_window_cu_seqlens[w]   the first row of window w: the number of kept rows before window_cu_seqlens[w]
-     out_unit_rows              the kept groups in the order of unit_rows, as indices among the kept groups */
+     out_group_rows              the kept groups in the order of group_rows, as indices among the kept groups */
 typedef struct rvit_grid_relayout_args {
     size_t struct_size;
     int32_t n_images;
     int32_t n_windows;
     int32_t max_len;                 /* maximum length of an image before the selection, in rows */
-    int32_t unit;                    /* rows of a group, 1..64 */
+    int32_t group_size;              /* rows of a group, 1..64 */
     int64_t rows;                    /* maximum number of rows before the selection, and the capacity of src_rows */
     rvit_view cu_seqlens;            /* int32 [n_images + 1], 4-byte aligned */
     rvit_view out_cu_seqlens;        /* int32 [n_images + 1], 4-byte aligned */
     rvit_view src_rows;              /* int32 [rows], ascending */
-    rvit_view keep;                  /* uint8 [rows]; with unit_rows */
+    rvit_view keep;                  /* uint8 [rows]; with group_rows */
     rvit_view window_cu_seqlens;     /* optional: int32 [n_windows + 1], 4-byte aligned */
-    rvit_view unit_rows;             /* optional: int32 [rows / unit] */
-    rvit_view unit_cu_seqlens;       /* out: int32 [n_images + 1], 4-byte aligned */
+    rvit_view group_rows;            /* optional: int32 [rows / group_size] */
+    rvit_view group_cu_seqlens;      /* out: int32 [n_images + 1], 4-byte aligned */
     rvit_view out_window_cu_seqlens; /* out, with window_cu_seqlens: the same size */
-    rvit_view out_unit_rows;         /* out, with unit_rows: the same size */
+    rvit_view out_group_rows;        /* out, with group_rows: the same size */
 } rvit_grid_relayout_args;
 #define RVIT_GRID_RELAYOUT_ARGS_INIT RVIT_INIT(rvit_grid_relayout_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_grid_relayout(rvit_stream *stream, const rvit_grid_relayout_args *args);
@@ -205,13 +205,13 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_mean(rvit_stream *stream, const rvit_me
    their partners; ties again go to the first. Output order: the prefix, the unmerged rows of A, the rows
    of B, each in ascending order.
 
-   With unit above 1, groups of `unit` consecutive rows take the place of rows: A holds the groups at even
+   With group_size above 1, groups of `group_size` consecutive rows take the place of rows: A holds the groups at even
    positions, the similarity of two groups is the sum of the dot products of corresponding rows, merges
    counts groups, and row j of a group is merged into row j of its partner. n_prefix must be 0. Rows past
    the last whole group of an image are kept. The output rows ascend, so neighbours stay neighbours.
 
    With window_cu_seqlens, a group is merged only into a group of its own window. Groups without a partner
-   in their window cannot be merged, so an image may merge fewer than (n / unit) / 2 groups. */
+   in their window cannot be merged, so an image may merge fewer than (n / group_size) / 2 groups. */
 typedef struct rvit_bipartite_match_args {
     size_t struct_size;
     rvit_dtype dtype; /* of k */
@@ -235,9 +235,9 @@ typedef struct rvit_bipartite_match_args {
        Each entry is the next row of the list, or -1 at its end. The list of a kept row begins at that row
        and ascends. */
     rvit_view next_rows;
-    int32_t unit;      /* rows of a group, up to 4; 0, 1: no groups */
-    int32_t n_windows; /* with window_cu_seqlens */
-    /* Optional, with unit above 1: int32 [n_windows + 1], 4-byte aligned, as written by rvit_grid_layout
+    int32_t group_size; /* rows of a group, up to 4; 0, 1: no groups */
+    int32_t n_windows;  /* with window_cu_seqlens */
+    /* Optional, with group_size above 1: int32 [n_windows + 1], 4-byte aligned, as written by rvit_grid_layout
        or rvit_grid_relayout */
     rvit_view window_cu_seqlens;
 } rvit_bipartite_match_args;
@@ -317,7 +317,7 @@ typedef struct rvit_pixelprune_args {
     float limits[4];      /* one per channel, in the units of pixels: finite, 0 or more; 0 past the last channel */
     int64_t stride;       /* elements between rows of pixels, a multiple of 4; 0: columns */
     rvit_view cu_seqlens; /* int32 [n_images + 1], 4-byte aligned */
-    rvit_view cells;      /* int32 [rows, 4], as written by rvit_grid_layout */
+    rvit_view token_map;  /* int32 [rows, 4], as written by rvit_grid_layout */
     rvit_view pixels;     /* f32 [patch_rows, columns] */
     rvit_view keep;       /* out: uint8 [rows], 1 = kept; rows past the last one are not written */
     /* Out: int32 [patch_rows]: at the first patch row of each cell, the first patch row of the kept cell
@@ -326,7 +326,7 @@ typedef struct rvit_pixelprune_args {
     int32_t patch_merge; /* order of the patch rows, as for rvit_grid_layout */
     /* Optional: int32 [rows / merge^2], as written by rvit_grid_layout; requires n_prefix 0. Needed only if
        rows are ordered by windows and a limit is above 0 */
-    rvit_view unit_rows;
+    rvit_view group_rows;
 } rvit_pixelprune_args;
 #define RVIT_PIXELPRUNE_ARGS_INIT RVIT_INIT(rvit_pixelprune_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_pixelprune(rvit_stream *stream, const rvit_pixelprune_args *args);

@@ -84,7 +84,7 @@ typedef struct rvit_session_desc {
        (rvit_image.view); offset a multiple of 16. The buffer must outlive the session. */
     rvit_view input_view;
     /* IMAGES: bytes of the staging buffer in which images and their resize weights travel. rvit_images_write with
-       region NULL, this max_images and the model's patch_size says what a run needs: max_rows is max_images *
+       staging NULL, this max_images and the model's patch_size says what a run needs: max_rows is max_images *
        tokens and n_prefix the model's; with variable_resolution, max_tokens and 0. */
     int64_t input_bytes;
     /* IMAGES: height and width are the model's. NULL: rvit_model_get_recipe. Read during the call only */

@@ -19,8 +19,8 @@
 struct rvit_grid_layout_push {
     int n_images, live_at;
     int n_prefix, max_len, merge, rows, patch_rows, per_group;
-    int grids_at, cu_seqlens_at, patch_cu_seqlens_at, cells_at; /* grids_at in units of two, cells_at in units of four */
-    int window, max_windows, unit_cu_seqlens_at, window_cu_seqlens_at, unit_rows_at;
+    int grids_at, cu_seqlens_at, patch_cu_seqlens_at, token_map_at; /* grids_at in units of two, token_map_at in units of four */
+    int window, max_windows, group_cu_seqlens_at, window_cu_seqlens_at, group_rows_at;
 };
 
 /* embed.comp: a group takes a row. */
@@ -34,7 +34,7 @@ struct rvit_grid_layout_push {
 struct rvit_embed_push {
     int rows, live_at;
     int patch_rows, dim4, n_prefix, table_height, table_width; /* dim4: dim / 4 */
-    int cells_at, patches_at, prefix_at, table_at, out_at;
+    int token_map_at, patches_at, prefix_at, table_at, out_at;
 };
 
 /* pixelprune.comp: a team of threads takes a merge group at a time. `groups` workgroups share an image, with at most PIXELPRUNE_TURNS
@@ -50,7 +50,7 @@ struct rvit_pixelprune_push {
     int n_images, n_prefix, max_len, rows;
     int patch_rows, merge, columns4, stride4, channels, groups;
     float limit_0, limit_1, limit_2, limit_3;
-    int cu_seqlens_at, cells_at, pixels_at, keep_at, sources_at, unit_rows_at;
+    int cu_seqlens_at, token_map_at, pixels_at, keep_at, sources_at, group_rows_at;
 };
 
 /* grid_rope.comp: a thread computes a cosine and its sine. */
@@ -61,7 +61,7 @@ struct rvit_grid_rope_push {
     int rows, live_at;
     int pairs; /* head_dim / 2 */
     float offset, reference_height, reference_width;
-    int cells_at, frequencies_at, out_at; /* frequencies_at in units of two */
+    int token_map_at, frequencies_at, out_at; /* frequencies_at in units of two */
 };
 
 #endif

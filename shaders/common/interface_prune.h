@@ -40,7 +40,7 @@ struct rvit_select_push {
     float inverse_heads;
     int dim4, x_stride4, fuse_dim4; /* elements / 4 */
     int anchor_columns;
-    int unit; /* rows that share the mean of their scores */
+    int group_size; /* rows that share the mean of their scores */
     float inverse_unit;
     int cu_seqlens_at, input_at, keep_at, out_cu_seqlens_at, src_rows_at, counts_at, error_at; /* input: scores or keep_in */
     /* Offsets of cls_probs, weight or position_scores, in floats (a weight: in units of four elements); of bias or anchors, in words. */
@@ -57,9 +57,9 @@ struct rvit_select_push {
 #define RVIT_GRID_RELAYOUT_N_BINDINGS 9
 struct rvit_grid_relayout_push {
     int n_images, max_len, rows, n_prefix;
-    int n_windows, unit;
-    int cu_seqlens_at, out_cu_seqlens_at, src_rows_at, keep_at, window_cu_seqlens_at, unit_rows_at, unit_cu_seqlens_at;
-    int out_window_cu_seqlens_at, out_unit_rows_at;
+    int n_windows, group_size;
+    int cu_seqlens_at, out_cu_seqlens_at, src_rows_at, keep_at, window_cu_seqlens_at, group_rows_at, group_cu_seqlens_at;
+    int out_window_cu_seqlens_at, out_group_rows_at;
 };
 
 /* mean.comp: a group takes 4 * MEAN_COLUMNS columns of one image. */

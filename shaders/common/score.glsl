@@ -68,18 +68,18 @@ bool near_anchor(uint first, uint n, uint i)
 // The rows that share the mean of their scores: the position of the first, and how many there are.
 uint unit_begin(uint position)
 {
-    return position - position % uint(push.unit);
+    return position - position % uint(push.group_size);
 }
 
 uint unit_len(rvit_sequence image, uint begin)
 {
-    return min(uint(push.unit), image.len - begin);
+    return min(uint(push.group_size), image.len - begin);
 }
 
 float share_of_unit(float sum)
 {
     precise const float mean = sum * push.inverse_unit;
-    return push.unit == 1 ? sum : mean;
+    return push.group_size == 1 ? sum : mean;
 }
 
 // The score of the row at this position of an image; 2 is added near anchors, so that they rank before all others.
@@ -154,7 +154,7 @@ uint score_of_parts(uint row, uint first)
 void score_units(rvit_sequence image)
 {
     const uint index = gl_LocalInvocationIndex;
-    const uint unit = uint(push.unit);
+    const uint unit = uint(push.group_size);
     for (uint first = 0; first < image.len; first += THREADS / SCORE_TEAM * unit) {
         const uint begin = first + index / SCORE_TEAM * unit;
         precise float sum = 0.0;
@@ -184,7 +184,7 @@ void score_image(rvit_sequence image)
                                               : floatBitsToUint(cls_score(image, position));
         return;
     }
-    if (SCORE == RVIT_SELECT_L2 && push.unit > 1) {
+    if (SCORE == RVIT_SELECT_L2 && push.group_size > 1) {
         score_units(image);
         return;
     }

@@ -45,8 +45,8 @@ static void with_debug_checks(void (*body)(void))
 static void bad_lengths_on_a_checking_device(void)
 {
     static const op_name with_lengths[] = {
-        ATTENTION, SELECT_TOP_K, SELECT_THRESHOLD,   SELECT_MASK, SELECT_FUSED, SELECT_SAMPLE, SELECT_MASS, MEAN,
-        MATCH,     HEAD,         ATTENTION_BACKWARD, RECEIVED,    POOL,         PROBE};
+        ATTENTION,       SELECT_TOP_K, SELECT_THRESHOLD,   SELECT_MASK,        SELECT_FUSED, SELECT_SAMPLE, SELECT_MASS, MEAN,
+        BIPARTITE_MATCH, HEAD,         ATTENTION_BACKWARD, ATTENTION_RECEIVED, POOL,         ATTENTION_POOL};
     static const struct {
         int32_t cu[4];
         const char *names;

@@ -248,20 +248,20 @@ static void pairs_and_means(void **state)
     SPOIL(MEAN, "first_column", args.mean.first_column = -4);
     SPOIL(MEAN, "first_column", args.mean.first_column = 16);
     SPOIL(MEAN, "first_column", args.mean.first_column = 6);
-    SPOIL(MATCH, "dtype", args.match.dtype = BAD_DTYPE);
-    SPOIL(MATCH, "n_images", args.match.n_images = -1);
-    SPOIL(MATCH, "max_len", args.match.max_len = -1);
-    SPOIL(MATCH, "rows", args.match.rows = -1);
-    SPOIL(MATCH, "k", args.match.rows = 1 << 20);
-    SPOIL(MATCH, "n_prefix", args.match.n_prefix = -1);
-    SPOIL(MATCH, "n_heads", args.match.n_heads = 0);
-    SPOIL(MATCH, "head_dim", args.match.head_dim = 0);
-    SPOIL(MATCH, "head_dim", args.match.head_dim = 12);
-    SPOIL(MATCH, "head_dim", args.match.head_dim = 136);
-    SPOIL(MATCH, "merges", args.match.merges = -1);
-    SPOIL(MATCH, "k_stride", args.match.k_stride = 8);
-    SPOIL(MATCH, "k_stride", args.match.k_stride = 28);
-    SPOIL(MATCH, "k", args.match.k_stride = 1 << 20);
+    SPOIL(BIPARTITE_MATCH, "dtype", args.bipartite_match.dtype = BAD_DTYPE);
+    SPOIL(BIPARTITE_MATCH, "n_images", args.bipartite_match.n_images = -1);
+    SPOIL(BIPARTITE_MATCH, "max_len", args.bipartite_match.max_len = -1);
+    SPOIL(BIPARTITE_MATCH, "rows", args.bipartite_match.rows = -1);
+    SPOIL(BIPARTITE_MATCH, "k", args.bipartite_match.rows = 1 << 20);
+    SPOIL(BIPARTITE_MATCH, "n_prefix", args.bipartite_match.n_prefix = -1);
+    SPOIL(BIPARTITE_MATCH, "n_heads", args.bipartite_match.n_heads = 0);
+    SPOIL(BIPARTITE_MATCH, "head_dim", args.bipartite_match.head_dim = 0);
+    SPOIL(BIPARTITE_MATCH, "head_dim", args.bipartite_match.head_dim = 12);
+    SPOIL(BIPARTITE_MATCH, "head_dim", args.bipartite_match.head_dim = 136);
+    SPOIL(BIPARTITE_MATCH, "merges", args.bipartite_match.merges = -1);
+    SPOIL(BIPARTITE_MATCH, "k_stride", args.bipartite_match.k_stride = 8);
+    SPOIL(BIPARTITE_MATCH, "k_stride", args.bipartite_match.k_stride = 28);
+    SPOIL(BIPARTITE_MATCH, "k", args.bipartite_match.k_stride = 1 << 20);
     expect_nothing_written();
 }
 
@@ -369,11 +369,11 @@ static void images(void **state)
           args.patchify.image_width = 3);
     SPOIL(PATCHIFY, "images", args.patchify.crop = 1, args.patchify.image_size = 9);
     SPOIL(PATCHIFY, "crop", args.patchify.crop = 2);
-    SPOIL(PATCHIFY, "parts", args.patchify.parts = 3);
-    SPOIL(PREPROCESS, "parts", args.preprocess.parts = -1);
-    SPOIL(PREPROCESS, "parts is 2", args.preprocess.parts = 2);
-    SPOIL(PATCHIFY, "parts is 2", args.patchify.parts = 2);
-    SPOIL(PATCHIFY, "out_stride", args.patchify.dtype = RVIT_F16, args.patchify.parts = 2, args.patchify.out_stride = 98);
+    SPOIL(PATCHIFY, "split", args.patchify.split = 3);
+    SPOIL(PREPROCESS, "split", args.preprocess.split = -1);
+    SPOIL(PREPROCESS, "split is 2", args.preprocess.split = 2);
+    SPOIL(PATCHIFY, "split is 2", args.patchify.split = 2);
+    SPOIL(PATCHIFY, "out_stride", args.patchify.dtype = RVIT_F16, args.patchify.split = 2, args.patchify.out_stride = 98);
     expect_nothing_written();
 }
 
@@ -402,24 +402,24 @@ static void pooled(void **state)
     SPOIL(POOL, "out_stride", args.pool.out_stride = 12);
     SPOIL(POOL, "out_stride", args.pool.out_stride = 18);
     SPOIL(POOL, "out", args.pool.out_stride = 1 << 20);
-    SPOIL(PROBE, "dtype", args.probe.dtype = BAD_DTYPE);
-    SPOIL(PROBE, "out_dtype", args.probe.out_dtype = BAD_DTYPE);
-    SPOIL(PROBE, "n_images", args.probe.n_images = -1);
-    SPOIL(PROBE, "cu_seqlens", args.probe.n_images = 1 << 20);
-    SPOIL(PROBE, "n_heads", args.probe.n_heads = 0);
-    SPOIL(PROBE, "n_heads", args.probe.n_heads = INT32_MAX);
+    SPOIL(ATTENTION_POOL, "dtype", args.attention_pool.dtype = BAD_DTYPE);
+    SPOIL(ATTENTION_POOL, "out_dtype", args.attention_pool.out_dtype = BAD_DTYPE);
+    SPOIL(ATTENTION_POOL, "n_images", args.attention_pool.n_images = -1);
+    SPOIL(ATTENTION_POOL, "cu_seqlens", args.attention_pool.n_images = 1 << 20);
+    SPOIL(ATTENTION_POOL, "n_heads", args.attention_pool.n_heads = 0);
+    SPOIL(ATTENTION_POOL, "n_heads", args.attention_pool.n_heads = INT32_MAX);
     static const int32_t dims[] = {0, 2, 6, -4, 196, 1 << 30};
     for (int i = 0; i < 6; i++)
-        SPOIL(PROBE, "head_dim", args.probe.head_dim = dims[i]);
-    SPOIL(PROBE, "weight", args.probe.head_dim = 192);
-    SPOIL(PROBE, "max_len", args.probe.max_len = -1);
-    SPOIL(PROBE, "rows", args.probe.rows = -1);
-    SPOIL(PROBE, "x", args.probe.rows = 1 << 20);
-    SPOIL(PROBE, "dim", args.probe.dim = 0);
-    SPOIL(PROBE, "dim", args.probe.dim = 6);
-    SPOIL(PROBE, "logits_stride", args.probe.logits_stride = 2);
-    SPOIL(PROBE, "logits_stride", args.probe.logits_stride = -4);
-    SPOIL(PROBE, "logits", args.probe.logits_stride = 1 << 20);
+        SPOIL(ATTENTION_POOL, "head_dim", args.attention_pool.head_dim = dims[i]);
+    SPOIL(ATTENTION_POOL, "weight", args.attention_pool.head_dim = 192);
+    SPOIL(ATTENTION_POOL, "max_len", args.attention_pool.max_len = -1);
+    SPOIL(ATTENTION_POOL, "rows", args.attention_pool.rows = -1);
+    SPOIL(ATTENTION_POOL, "x", args.attention_pool.rows = 1 << 20);
+    SPOIL(ATTENTION_POOL, "dim", args.attention_pool.dim = 0);
+    SPOIL(ATTENTION_POOL, "dim", args.attention_pool.dim = 6);
+    SPOIL(ATTENTION_POOL, "logits_stride", args.attention_pool.logits_stride = 2);
+    SPOIL(ATTENTION_POOL, "logits_stride", args.attention_pool.logits_stride = -4);
+    SPOIL(ATTENTION_POOL, "logits", args.attention_pool.logits_stride = 1 << 20);
     expect_nothing_written();
 }
 

@@ -197,9 +197,9 @@ static void overlapping_views(void **state)
     OVERLAP(SELECT_PREDICTOR, "keep", args.select.keep = args.select.scores);
     OVERLAP(SELECT_SAMPLE, "src_rows", args.select.src_rows = args.select.scores);
     OVERLAP(MEAN, "x", args.mean.cu_seqlens = args.mean.x);
-    OVERLAP(MATCH, "metric", args.match.metric = args.match.k);
-    OVERLAP(MATCH, "next_rows", args.match.next_rows = args.match.src_rows);
-    OVERLAP(MATCH, "out_cu_seqlens", args.match.out_cu_seqlens = args.match.cu_seqlens);
+    OVERLAP(BIPARTITE_MATCH, "metric", args.bipartite_match.metric = args.bipartite_match.k);
+    OVERLAP(BIPARTITE_MATCH, "next_rows", args.bipartite_match.next_rows = args.bipartite_match.src_rows);
+    OVERLAP(BIPARTITE_MATCH, "out_cu_seqlens", args.bipartite_match.out_cu_seqlens = args.bipartite_match.cu_seqlens);
     OVERLAP(MERGE, "out_x", args.merge.out_x = args.merge.x);
     OVERLAP(MERGE, "out_sizes", args.merge.out_sizes = args.merge.sizes);
     OVERLAP(MERGE, "out_key_bias", args.merge.out_key_bias = args.merge.out_sizes);
@@ -217,8 +217,8 @@ static void overlapping_views(void **state)
     OVERLAP(ATTENTION_BACKWARD, "d_q", args.attention_backward.d_k = args.attention_backward.d_q; args.attention_backward.d_q_stride = 32;
             args.attention_backward.d_k_stride = 40; args.attention_backward.rows = 4; args.attention_backward.d_k.offset += 64);
     OVERLAP(HEAD, "logits", args.head.logits = args.head.bias);
-    OVERLAP(PROBE, "out", args.probe.out = args.probe.x);
-    OVERLAP(PROBE, "probs", args.probe.probs = args.probe.logits);
+    OVERLAP(ATTENTION_POOL, "out", args.attention_pool.out = args.attention_pool.x);
+    OVERLAP(ATTENTION_POOL, "probs", args.attention_pool.probs = args.attention_pool.logits);
     OVERLAP(POOL, "out", args.pool.out = args.pool.x);
     OVERLAP(POOL, "out", args.pool.out = args.pool.sizes; args.pool.n_images = 1; args.pool.dim = 4);
 #undef OVERLAP

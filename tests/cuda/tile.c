@@ -398,7 +398,8 @@ static void images_are_shared(void **state)
                 for (int32_t dim = 8; dim <= 128; dim += 24) {
                     const rvit_cu_image_tile t = rvit_cu_tile_bipartite_match(&machines[m], images[i], len, dim, 1);
                     assert_int_equal(t.threads, RVIT_CU_BIPARTITE_MATCH_THREADS);
-                    assert_true(t.shared >= RVIT_CU_BIPARTITE_MATCH_FIXED + t.held_rows * (dim + 4) * 4 && t.shared <= machines[m].max_shared);
+                    assert_true(t.shared >= RVIT_CU_BIPARTITE_MATCH_FIXED + t.held_rows * (dim + 4) * 4 &&
+                                t.shared <= machines[m].max_shared);
                     assert_true(t.held_rows == len || len * (dim + 4) * 4 > machines[m].max_shared - RVIT_CU_BIPARTITE_MATCH_FIXED);
                     assert_true(t.parts >= 1 && (t.parts == 1 || (int64_t)t.parts * images[i] <= machines[m].n_sms));
                 }

@@ -74,7 +74,7 @@ static void draft_patchify(rvit_op *op, choices *c)
         a->image_width = plus(multiple(c, a->patch_size, 1, 4), (int32_t)choose(c, 3));
     }
     a->n_prefix = choose_int(c, 0, 3);
-    a->parts = a->n_prefix; /* of what is chosen already: the corpus keeps its meaning */
+    a->split = a->n_prefix; /* of what is chosen already: the corpus keeps its meaning */
 }
 
 static void draft_preprocess(rvit_op *op, choices *c)
@@ -87,7 +87,7 @@ static void draft_preprocess(rvit_op *op, choices *c)
     a->out_stride = choose(c, 2) ? 0 : (int32_t)(3u * (uint32_t)a->patch_size * (uint32_t)a->patch_size + choose(c, 5));
     a->source_size = 4096 + 16 * (int64_t)choose_int(c, 0, 200) + (choose(c, 16) == 1);
     a->pixels_size = choose_int(c, 0, 900);
-    a->parts = a->n_images;
+    a->split = a->n_images;
 }
 
 static void draft_linear(rvit_op *op, choices *c)
@@ -219,7 +219,7 @@ static void draft_select(rvit_op *op, choices *c)
     a->error_stays = choose_int(c, 0, 1);
     a->anchor_columns = plus(a->k_min, 1);
     if (a->n_prefix == 0 && a->mode <= RVIT_SELECT_THRESHOLD && (a->score == RVIT_SCORE_L2 || a->score == RVIT_SCORE_CLS_ATTENTION))
-        a->unit = a->k_min;
+        a->group_size = a->k_min;
 }
 
 static void draft_mean(rvit_op *op, choices *c)
@@ -246,9 +246,9 @@ static void draft_bipartite_match(rvit_op *op, choices *c)
     a->head_dim = multiple(c, 8, 1, 16);
     a->merges = choose_int(c, 0, 20);
     a->k_stride = stride(c, (int64_t)a->n_heads * a->head_dim);
-    a->unit = choose_int(c, 0, 4);
-    a->n_windows = a->unit > 1 ? choose_int(c, 0, 12) : 0;
-    if (a->unit > 1)
+    a->group_size = choose_int(c, 0, 4);
+    a->n_windows = a->group_size > 1 ? choose_int(c, 0, 12) : 0;
+    if (a->group_size > 1)
         a->n_prefix = 0;
 }
 
@@ -363,7 +363,7 @@ static void draft_grid_relayout(rvit_op *op, choices *c)
     a->n_images = choose_int(c, 0, 6);
     a->n_windows = choose_int(c, 0, 12);
     a->max_len = choose_int(c, 0, 40);
-    a->unit = choose_int(c, 1, 5);
+    a->group_size = choose_int(c, 1, 5);
     a->rows = choose_int(c, 0, 60);
 }
 

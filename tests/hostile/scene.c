@@ -122,7 +122,7 @@ static scene_content content_of(const rvit_access *access)
                  {"cells", CELLS},
                  {"out_cu_seqlens", LENGTHS},
                  {"window_cu_seqlens", LENGTHS},
-                 {"unit_rows", ROW_NUMBERS}};
+                 {"group_rows", ROW_NUMBERS}};
     if (access->live)
         return LIVE;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)

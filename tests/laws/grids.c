@@ -97,14 +97,14 @@ static rvit_status add_first_rows(const batch_of_grids *b, rvit_stream *stream)
     rvit_grid_layout_args layout = RVIT_GRID_LAYOUT_ARGS_INIT;
     layout.n_images = N_IMAGES, layout.n_prefix = N_PREFIX, layout.max_len = MAX_LEN, layout.rows = ROWS;
     layout.live_images = AT(live), layout.grids = AT(grids), layout.cu_seqlens = AT(cu), layout.patch_cu_seqlens = AT(patch_cu);
-    layout.cells = AT(cells);
+    layout.token_map = AT(cells);
     rvit_embed_args embed = RVIT_EMBED_ARGS_INIT;
     embed.rows = rows_of(b->cu), embed.patch_rows = ROWS, embed.dim = DIM, embed.n_prefix = N_PREFIX;
     embed.resample = RVIT_RESAMPLE_BILINEAR_ANTIALIAS, embed.table_height = embed.table_width = SIDE;
-    embed.cells = AT(cells), embed.patches = AT(patches), embed.prefix = AT(prefix), embed.table = AT(table), embed.out = AT(x);
+    embed.token_map = AT(cells), embed.patches = AT(patches), embed.prefix = AT(prefix), embed.table = AT(table), embed.out = AT(x);
     rvit_grid_rope_args angles = RVIT_GRID_ROPE_ARGS_INIT;
     angles.rows = rows_of(b->cu), angles.head_dim = HEAD_DIM, angles.coordinates = RVIT_ROPE_CENTRED;
-    angles.cells = AT(cells), angles.frequencies = AT(frequencies), angles.out = AT(angles);
+    angles.token_map = AT(cells), angles.frequencies = AT(frequencies), angles.out = AT(angles);
     rvit_status status = rvit_grid_layout(stream, &layout);
     status = status == RVIT_OK ? rvit_embed(stream, &embed) : status;
     return status == RVIT_OK ? rvit_grid_rope(stream, &angles) : status;

@@ -120,7 +120,7 @@ static void follow_garbage(const qwen_tower *t, rvit_session *session, int32_t n
     const int32_t last = plan->schedule.n_stages - 1;
     for (int32_t s = -1; s <= last; s++) {
         const rvit_session_array none = {.place = RVIT_PLACE_NONE},
-                                 of[] = {s < 0 ? plan->first_unit_rows : plan->stages[s].unit_rows, s < 0 ? none : plan->stages[s].keep,
+                                 of[] = {s < 0 ? plan->first_group_rows : plan->stages[s].group_rows, s < 0 ? none : plan->stages[s].keep,
                                          s < 0 ? none : plan->stages[s].next_rows};
         for (int k = 0; k < 3; k++) {
             uint8_t *bytes = rvit_session_host(session, of[k]);

@@ -402,10 +402,10 @@ static void received_refuses(void **state)
     good.lse = array_view(a.lse, DEVICE);
     good.out = array_view(a.out, DEVICE);
     expect_ok(rvit_attention_received(H.stream[DEVICE], &good));
-#define REFUSED(word, ...)                                                                  \
-    do {                                                                                    \
+#define REFUSED(word, ...)                                                                            \
+    do {                                                                                              \
         rvit_attention_received_args args = good;                                                     \
-        __VA_ARGS__;                                                                        \
+        __VA_ARGS__;                                                                                  \
         expect_status(rvit_attention_received(H.stream[DEVICE], &args), RVIT_INVALID_ARGUMENT, word); \
     } while (0)
     REFUSED("dtype", args.dtype = (rvit_dtype)3);

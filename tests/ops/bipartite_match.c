@@ -334,16 +334,16 @@ static void match_refuses(void **state)
     arrays_upload();
     if (!supported(DEVICE, "match", rvit_bipartite_match(H.stream[DEVICE], &good)))
         return;
-#define REFUSED(word, ...)                                                               \
-    do {                                                                                 \
+#define REFUSED(word, ...)                                                                         \
+    do {                                                                                           \
         rvit_bipartite_match_args args = good;                                                     \
-        __VA_ARGS__;                                                                     \
+        __VA_ARGS__;                                                                               \
         expect_status(rvit_bipartite_match(H.stream[DEVICE], &args), RVIT_INVALID_ARGUMENT, word); \
     } while (0)
-    REFUSED("unit", args.unit = -1);
-    REFUSED("unit", args.unit = 5);
+    REFUSED("unit", args.group_size = -1);
+    REFUSED("unit", args.group_size = 5);
     REFUSED("unit is 2, but n_prefix is 1", args.n_prefix = 1);
-    REFUSED("window_cu_seqlens is given, but unit is 1", args.unit = 1);
+    REFUSED("window_cu_seqlens is given, but unit is 1", args.group_size = 1);
     REFUSED("n_windows", args.n_windows = -1);
     REFUSED("overlaps", args.next_rows = args.src_rows);
 #undef REFUSED
@@ -356,7 +356,7 @@ void good_bipartite_match(rvit_bipartite_match_args *a)
     a->n_images = GOOD_IMAGES;
     a->max_len = GOOD_MAX_LEN;
     a->rows = GOOD_ROWS;
-    a->unit = 2;
+    a->group_size = 2;
     a->n_windows = 2;
     a->n_heads = 2;
     a->head_dim = 8;

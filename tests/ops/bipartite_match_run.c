@@ -158,7 +158,7 @@ static rvit_bipartite_match_args make_args(const match_case *c)
     args.head_dim = c->head_dim;
     args.merges = c->merges;
     args.k_stride = c->k_stride;
-    args.unit = c->unit;
+    args.group_size = c->unit;
     args.n_windows = c->n_windows;
     return args;
 }

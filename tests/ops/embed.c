@@ -18,7 +18,7 @@ typedef struct place {
 } place;
 
 typedef struct embed_arrays {
-    array *cells, *patches, *prefix, *table, *out, *live;
+    array *token_map, *patches, *prefix, *table, *out, *live;
     place *places;
     int32_t patch_rows;
 } embed_arrays;
@@ -27,7 +27,7 @@ static embed_arrays prepare(const embed_case *c)
 {
     embed_arrays a = {.patch_rows = c->capacity + 3, .places = scratch((size_t)(c->capacity + 1) * sizeof *a.places)};
     const int64_t entries = (int64_t)c->table_height * c->table_width * c->dim;
-    a.cells = array_input("cells", c->capacity * 16);
+    a.token_map = array_input("token_map", c->capacity * 16);
     a.patches = array_input("patches", (int64_t)a.patch_rows * c->dim * rvit_dtype_size(c->dtype));
     a.prefix = c->n_prefix ? array_input("prefix", (int64_t)c->n_prefix * c->dim * 4) : NULL;
     a.table = entries ? array_input("table", entries * 4) : NULL;
@@ -45,7 +45,7 @@ static embed_arrays prepare(const embed_case *c)
         p->y = random_below(height), p->x = random_below(width);
         p->patch = c->n_prefix && t % 5 == 0 ? -1 - random_below(c->n_prefix) : random_below(a.patch_rows);
         const int32_t cell[4] = {p->patch, p->grid, p->y * 65536 + p->x, height * 65536 + width};
-        memcpy(a.cells->host + t * 16, cell, 16);
+        memcpy(a.token_map->host + t * 16, cell, 16);
     }
     arrays_upload();
     return a;
@@ -63,7 +63,7 @@ static rvit_status call(const embed_case *c, const embed_arrays *a, side s)
     args.resample = c->resample;
     args.table_height = c->table_height;
     args.table_width = c->table_width;
-    args.cells = array_view(a->cells, s);
+    args.token_map = array_view(a->token_map, s);
     args.patches = array_view(a->patches, s);
     args.prefix = array_view(a->prefix, s);
     args.table = array_view(a->table, s);
@@ -173,7 +173,7 @@ static void embed_without_table(void **state)
         }
 }
 
-/* Whatever cells hold, nothing outside the arrays is touched, and rows with good cells are right. */
+/* Whatever token_map hold, nothing outside the arrays is touched, and rows with good token_map are right. */
 static void embed_takes_garbage(void **state)
 {
     (void)state;
@@ -194,7 +194,7 @@ static void embed_takes_garbage(void **state)
                                   .grids = grids,
                                   .n_grids = 1};
             const embed_arrays a = prepare(&c);
-            memcpy(a.cells->host, bad, sizeof bad);
+            memcpy(a.token_map->host, bad, sizeof bad);
             arrays_upload();
             for (side s = 0; (int)s < H.n_sides; s++) {
                 if (!supported(s, "embed", call(&c, &a, s)))
@@ -227,11 +227,11 @@ static void embed_rows_stand_alone(void **state)
     if (!supported(DEVICE, "embed", call(&c, &a, DEVICE)))
         return;
     arrays_fetch(DEVICE);
-    uint8_t *first = scratch(40 * 132 * 4), cells[40 * 16];
+    uint8_t *first = scratch(40 * 132 * 4), token_map[40 * 16];
     memcpy(first, a.out->result[DEVICE], 40 * 132 * 4);
-    memcpy(cells, a.cells->host, sizeof cells);
+    memcpy(token_map, a.token_map->host, sizeof token_map);
     for (int t = 0; t < 40; t++)
-        memcpy(a.cells->host + t * 16, cells + (39 - t) * 16, 16);
+        memcpy(a.token_map->host + t * 16, token_map + (39 - t) * 16, 16);
     arrays_upload();
     expect_ok(call(&c, &a, DEVICE));
     arrays_fetch(DEVICE);
@@ -262,7 +262,7 @@ static void embed_refuses(void **state)
     good.resample = RVIT_RESAMPLE_BILINEAR;
     good.table_height = 2;
     good.table_width = 3;
-    good.cells = array_view(a.cells, DEVICE);
+    good.token_map = array_view(a.token_map, DEVICE);
     good.patches = array_view(a.patches, DEVICE);
     good.prefix = array_view(a.prefix, DEVICE);
     good.table = array_view(a.table, DEVICE);
@@ -291,7 +291,7 @@ static void embed_refuses(void **state)
     REFUSED("table_width", args.table_width = -1);
     REFUSED("table_width", args.table_width = 513);
     REFUSED("table", args.table_height = 500);
-    REFUSED("cells", args.cells.buffer = NULL);
+    REFUSED("token_map", args.token_map.buffer = NULL);
     REFUSED("patches", args.patches.buffer = NULL);
     REFUSED("patches", args.patch_rows = 1000);
     REFUSED("out", args.out.buffer = NULL);
@@ -302,7 +302,7 @@ static void embed_refuses(void **state)
 /* A call that works. */
 void good_embed(rvit_embed_args *a)
 {
-    static const int32_t cells[GOOD_ROWS][4] = {{-1, 0, 0, 65538}, {0, 0, 0, 65538}, {1, 0, 1, 65538}};
+    static const int32_t token_map[GOOD_ROWS][4] = {{-1, 0, 0, 65538}, {0, 0, 0, 65538}, {1, 0, 1, 65538}};
     a->rows = good_rows();
     a->patch_rows = 4;
     a->dim = GOOD_DIM;
@@ -310,7 +310,7 @@ void good_embed(rvit_embed_args *a)
     a->resample = RVIT_RESAMPLE_BILINEAR_ANTIALIAS;
     a->table_height = 2;
     a->table_width = 3;
-    a->cells = good_ints("cells", cells[0], 4 * GOOD_ROWS);
+    a->token_map = good_ints("token_map", token_map[0], 4 * GOOD_ROWS);
     a->patches = good_input("patches", 4 * GOOD_DIM * 4);
     a->prefix = good_input("prefix", GOOD_DIM * 4);
     a->table = good_input("table", 6 * GOOD_DIM * 4);

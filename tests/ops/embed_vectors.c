@@ -9,14 +9,14 @@ enum { DIM = 4, MOST = 35 };
 
 /* A grid of zero patches, to which the table is added. */
 typedef struct grid_arrays {
-    array *cells, *patches, *table, *out;
+    array *token_map, *patches, *table, *out;
     int32_t table_height, table_width, height, width;
 } grid_arrays;
 
 static grid_arrays prepare(int32_t table_height, int32_t table_width, int32_t height, int32_t width)
 {
     const int32_t rows = height * width;
-    const grid_arrays a = {.cells = array_input("cells", rows * 16),
+    const grid_arrays a = {.token_map = array_input("token_map", rows * 16),
                            .patches = array_input("patches", rows * DIM * 4),
                            .table = array_input("table", (int64_t)table_height * table_width * DIM * 4),
                            .out = array_output("out", rows * DIM * 4),
@@ -27,7 +27,7 @@ static grid_arrays prepare(int32_t table_height, int32_t table_width, int32_t he
     memset(a.patches->host, 0, (size_t)rows * DIM * 4);
     for (int32_t t = 0; t < rows; t++) {
         const int32_t cell[4] = {t, 0, t / width * 65536 + t % width, height * 65536 + width};
-        memcpy(a.cells->host + t * 16, cell, 16);
+        memcpy(a.token_map->host + t * 16, cell, 16);
     }
     return a;
 }
@@ -40,7 +40,7 @@ static int run(const grid_arrays *a, rvit_resample how, side s)
     args.resample = how;
     args.table_height = a->table_height;
     args.table_width = a->table_width;
-    args.cells = array_view(a->cells, s);
+    args.token_map = array_view(a->token_map, s);
     args.patches = array_view(a->patches, s);
     args.table = array_view(a->table, s);
     args.out = array_view(a->out, s);

@@ -28,7 +28,7 @@ static int64_t side_of(int32_t given, int32_t merge)
 }
 
 /* Cells are made by walking over the grid, as the patches are cut. */
-static void check_image(const layout_case *c, const array *cells, side s, int32_t image, int64_t first, int64_t patch_row, int64_t end)
+static void check_image(const layout_case *c, const array *token_map, side s, int32_t image, int64_t first, int64_t patch_row, int64_t end)
 {
     const int64_t height = side_of(c->grids[2 * image], c->merge), width = side_of(c->grids[2 * image + 1], c->merge);
     const int64_t block = c->merge == 2 ? 2 : 1;
@@ -36,23 +36,23 @@ static void check_image(const layout_case *c, const array *cells, side s, int32_
     const int64_t grid = height * 65536 + width;
     for (int32_t k = 0; k < c->n_prefix && row < end; k++, row++) {
         const int32_t wanted[4] = {-1 - k, image, 0, (int32_t)grid};
-        assert_memory_equal(cells->result[s] + row * 16, wanted, 16);
+        assert_memory_equal(token_map->result[s] + row * 16, wanted, 16);
     }
     for (int64_t top = 0; top < height && row < end; top += block)
         for (int64_t left = 0; left < width && row < end; left += block)
             for (int64_t y = top; y < top + block; y++)
                 for (int64_t x = left; x < left + block && row < end; x++, row++) {
                     const int32_t wanted[4] = {(int32_t)patch++, image, (int32_t)(y * 65536 + x), (int32_t)grid};
-                    if (memcmp(cells->result[s] + row * 16, wanted, 16))
-                        fail_msg("cells: row %d of image %d is {%d, %d, %d, %d}, should be {%d, %d, %d, %d} (side %d)", (int)(row - first),
-                                 image, int_at(cells->result[s], row * 4), int_at(cells->result[s], row * 4 + 1),
-                                 int_at(cells->result[s], row * 4 + 2), int_at(cells->result[s], row * 4 + 3), wanted[0], wanted[1],
-                                 wanted[2], wanted[3], (int)s);
+                    if (memcmp(token_map->result[s] + row * 16, wanted, 16))
+                        fail_msg("token_map: row %d of image %d is {%d, %d, %d, %d}, should be {%d, %d, %d, %d} (side %d)",
+                                 (int)(row - first), image, int_at(token_map->result[s], row * 4),
+                                 int_at(token_map->result[s], row * 4 + 1), int_at(token_map->result[s], row * 4 + 2),
+                                 int_at(token_map->result[s], row * 4 + 3), wanted[0], wanted[1], wanted[2], wanted[3], (int)s);
                 }
     assert_int_equal(row, end);
 }
 
-static void check(const layout_case *c, side s, const array *cu, const array *patch_cu, const array *cells)
+static void check(const layout_case *c, side s, const array *cu, const array *patch_cu, const array *token_map)
 {
     const int32_t live = c->live == -1 ? c->n_images : c->live < 0 ? 0 : (int32_t)below(c->live, c->n_images);
     int64_t row = 0, patch_row = 0;
@@ -65,20 +65,20 @@ static void check(const layout_case *c, side s, const array *cu, const array *pa
             continue;
         const int64_t patches = side_of(c->grids[2 * i], c->merge) * side_of(c->grids[2 * i + 1], c->merge);
         const int64_t end = below(row + below(patches ? patches + c->n_prefix : 0, c->max_len), c->rows);
-        if (cells)
-            check_image(c, cells, s, i, row, patch_row, end);
+        if (token_map)
+            check_image(c, token_map, s, i, row, patch_row, end);
         row = end;
         patch_row = below(patch_row + patches, c->patch_rows ? c->patch_rows : c->rows);
     }
-    if (cells)
-        array_expect_untouched(cells, s, row * 16);
+    if (token_map)
+        array_expect_untouched(token_map, s, row * 16);
 }
 
 static void run(const layout_case *c)
 {
     array *grids = array_input("grids", c->n_images * 8), *cu = array_output("cu_seqlens", (c->n_images + 1) * 4);
     array *patch_cu = c->with_patches ? array_output("patch_cu_seqlens", (c->n_images + 1) * 4) : NULL;
-    array *cells = c->with_cells ? array_output("cells", c->rows * 16) : NULL, *live = c->live == -1 ? NULL : array_live(c->live);
+    array *token_map = c->with_cells ? array_output("token_map", c->rows * 16) : NULL, *live = c->live == -1 ? NULL : array_live(c->live);
     memcpy(grids->host, c->grids, (size_t)c->n_images * 8);
     arrays_upload();
     for (side s = 0; (int)s < H.n_sides; s++) {
@@ -93,11 +93,11 @@ static void run(const layout_case *c)
         args.grids = array_view(grids, s);
         args.cu_seqlens = array_view(cu, s);
         args.patch_cu_seqlens = array_view(patch_cu, s);
-        args.cells = array_view(cells, s);
+        args.token_map = array_view(token_map, s);
         if (!supported(s, "grid_layout", rvit_grid_layout(H.stream[s], &args)))
             continue;
         arrays_fetch(s);
-        check(c, s, cu, patch_cu, cells);
+        check(c, s, cu, patch_cu, token_map);
     }
     harness_teardown(NULL);
 }
@@ -175,7 +175,7 @@ static void grid_layout_vectors(void **state)
     static const int32_t grids[] = {2, 4, 0, 7, 2, 2}, lengths[] = {0, 9, 9, 14}, patches[] = {0, 8, 8, 12};
     static const int32_t places[14] = {0, 0, 1, 65536, 65537, 2, 3, 65538, 65539, 0, 0, 1, 65536, 65537};
     array *in = array_input("grids", sizeof grids), *cu = array_output("cu_seqlens", 16), *patch_cu = array_output("patch_cu_seqlens", 16);
-    array *cells = array_output("cells", 14 * 16);
+    array *token_map = array_output("token_map", 14 * 16);
     memcpy(in->host, grids, sizeof grids);
     arrays_upload();
     for (side s = 0; (int)s < H.n_sides; s++) {
@@ -188,17 +188,17 @@ static void grid_layout_vectors(void **state)
         args.grids = array_view(in, s);
         args.cu_seqlens = array_view(cu, s);
         args.patch_cu_seqlens = array_view(patch_cu, s);
-        args.cells = array_view(cells, s);
+        args.token_map = array_view(token_map, s);
         if (!supported(s, "grid_layout", rvit_grid_layout(H.stream[s], &args)))
             continue;
         arrays_fetch(s);
         assert_memory_equal(cu->result[s], lengths, sizeof lengths);
         assert_memory_equal(patch_cu->result[s], patches, sizeof patches);
         for (int t = 0; t < 14; t++) {
-            assert_int_equal(int_at(cells->result[s], 4 * t), t == 0 || t == 9 ? -1 : t < 9 ? t - 1 : t - 2);
-            assert_int_equal(int_at(cells->result[s], 4 * t + 1), t < 9 ? 0 : 2);
-            assert_int_equal(int_at(cells->result[s], 4 * t + 2), places[t]);
-            assert_int_equal(int_at(cells->result[s], 4 * t + 3), 2 * 65536 + (t < 9 ? 4 : 2));
+            assert_int_equal(int_at(token_map->result[s], 4 * t), t == 0 || t == 9 ? -1 : t < 9 ? t - 1 : t - 2);
+            assert_int_equal(int_at(token_map->result[s], 4 * t + 1), t < 9 ? 0 : 2);
+            assert_int_equal(int_at(token_map->result[s], 4 * t + 2), places[t]);
+            assert_int_equal(int_at(token_map->result[s], 4 * t + 3), 2 * 65536 + (t < 9 ? 4 : 2));
         }
     }
 }
@@ -219,7 +219,7 @@ static void grid_layout_refuses(void **state)
 {
     (void)state;
     static const int32_t two[] = {2, 2, 1, 1};
-    array *grids = array_input("grids", 16), *cu = array_output("cu_seqlens", 12), *cells = array_output("cells", 160);
+    array *grids = array_input("grids", 16), *cu = array_output("cu_seqlens", 12), *token_map = array_output("token_map", 160);
     memcpy(grids->host, two, sizeof two);
     arrays_upload();
     const rvit_grid_layout_args good = good_args(grids, cu);
@@ -242,7 +242,7 @@ static void grid_layout_refuses(void **state)
     REFUSED("grids", args.grids.buffer = NULL);
     REFUSED("grids", args.n_images = 1000);
     REFUSED("cu_seqlens", args.cu_seqlens.buffer = NULL);
-    REFUSED("cells", args.cells = array_view(cells, DEVICE), args.rows = 1000);
+    REFUSED("token_map", args.token_map = array_view(token_map, DEVICE), args.rows = 1000);
     REFUSED("overlaps", args.patch_cu_seqlens = args.cu_seqlens);
 #undef REFUSED
 }
@@ -259,7 +259,7 @@ void good_grid_layout(rvit_grid_layout_args *a)
     a->grids = good_ints("grids", grids, 6);
     a->cu_seqlens = good_output("cu_seqlens", 16);
     a->patch_cu_seqlens = good_output("patch_cu_seqlens", 16);
-    a->cells = good_output("cells", GOOD_ROWS * 16);
+    a->token_map = good_output("token_map", GOOD_ROWS * 16);
 }
 
 SUITE(grid_layout_suite, TEST(grid_layout_variants), TEST(grid_layout_limits), TEST(grid_layout_live_images), TEST(grid_layout_vectors),

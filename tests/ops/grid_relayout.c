@@ -27,9 +27,9 @@ static void run(const grid_relayout_case *c)
     const int64_t rows = c->b.rows, units = rows / c->unit, n = c->b.n_images;
     array *cu = array_cu(&c->b), *out_cu = array_input("out_cu_seqlens", 4 * (n + 1)), *src_rows = array_input("src_rows", 4 * rows);
     array *keep = array_input("keep", rows), *windows = array_input("window_cu_seqlens", 4 * (c->max_windows + (int64_t)1));
-    array *unit_rows = array_input("unit_rows", 4 * units), *unit_cu = array_output("unit_cu_seqlens", 4 * (n + 1));
+    array *group_rows = array_input("group_rows", 4 * units), *unit_cu = array_output("group_cu_seqlens", 4 * (n + 1));
     array *out_windows = array_output("out_window_cu_seqlens", 4 * (c->max_windows + (int64_t)1)),
-          *out_unit_rows = array_output("out_unit_rows", 4 * units);
+          *out_group_rows = array_output("out_group_rows", 4 * units);
     int32_t *wanted_cu = scratch((size_t)(n + 1) * 4), *wanted_windows = scratch(((size_t)c->max_windows + 1) * 4),
             *wanted_units = scratch((size_t)(units + 1) * 4), *number = scratch((size_t)(units + 1) * 4);
     int32_t left = 0, listed = 0;
@@ -47,7 +47,7 @@ static void run(const grid_relayout_case *c)
         }
         random_shuffle(order, past - begin);
         for (int32_t u = begin; u < past; u++) {
-            set(unit_rows, u, order[u - begin]);
+            set(group_rows, u, order[u - begin]);
             if (number[order[u - begin]] >= 0)
                 wanted_units[listed++] = number[order[u - begin]];
         }
@@ -68,30 +68,30 @@ static void run(const grid_relayout_case *c)
         args.n_images = (int32_t)n;
         args.n_windows = c->max_windows;
         args.max_len = c->b.max_len;
-        args.unit = c->unit;
+        args.group_size = c->unit;
         args.rows = rows;
         args.cu_seqlens = array_view(cu, s);
         args.out_cu_seqlens = array_view(out_cu, s);
         args.src_rows = array_view(src_rows, s);
-        args.unit_cu_seqlens = array_view(unit_cu, s);
+        args.group_cu_seqlens = array_view(unit_cu, s);
         if (c->with_windows) {
             args.window_cu_seqlens = array_view(windows, s);
             args.out_window_cu_seqlens = array_view(out_windows, s);
         }
         if (c->with_units) {
             args.keep = array_view(keep, s);
-            args.unit_rows = array_view(unit_rows, s);
-            args.out_unit_rows = array_view(out_unit_rows, s);
+            args.group_rows = array_view(group_rows, s);
+            args.out_group_rows = array_view(out_group_rows, s);
         }
         if (!supported(s, "regroup", rvit_grid_relayout(H.stream[s], &args)))
             continue;
         arrays_fetch(s);
-        expect_ints(unit_cu, s, wanted_cu, n + 1, "unit_cu_seqlens");
+        expect_ints(unit_cu, s, wanted_cu, n + 1, "group_cu_seqlens");
         if (c->with_windows)
             expect_ints(out_windows, s, wanted_windows, c->max_windows + (int64_t)1, "out_window_cu_seqlens");
         if (c->with_units) {
-            expect_ints(out_unit_rows, s, wanted_units, left, "out_unit_rows");
-            array_expect_untouched(out_unit_rows, s, 4 * (int64_t)left);
+            expect_ints(out_group_rows, s, wanted_units, left, "out_group_rows");
+            array_expect_untouched(out_group_rows, s, 4 * (int64_t)left);
         }
     }
     harness_teardown(NULL);
@@ -108,11 +108,11 @@ static void grid_relayout_random(void **state)
                 if (leaves_out(u + share + w, 2))
                     continue;
                 run(&(grid_relayout_case){.b = batch_of(lengths, w == 1 ? 5 : 12, u * 8),
-                                    .unit = units[u],
-                                    .max_windows = w == 0 ? 0 : 900,
-                                    .share = share,
-                                    .with_windows = w > 0,
-                                    .with_units = w != 1});
+                                          .unit = units[u],
+                                          .max_windows = w == 0 ? 0 : 900,
+                                          .share = share,
+                                          .with_windows = w > 0,
+                                          .with_units = w != 1});
             }
     const int32_t none = 0;
     run(&(grid_relayout_case){.b = batch_of(&none, 0, 0), .unit = 4, .max_windows = 3, .share = 1, .with_windows = 1, .with_units = 1});
@@ -126,24 +126,24 @@ static void grid_relayout_refuses(void **state)
     arrays_upload();
     if (!supported(DEVICE, "regroup", rvit_grid_relayout(H.stream[DEVICE], &good)))
         return;
-#define REFUSED(word, ...)                                                                 \
-    do {                                                                                   \
+#define REFUSED(word, ...)                                                                       \
+    do {                                                                                         \
         rvit_grid_relayout_args args = good;                                                     \
-        __VA_ARGS__;                                                                       \
+        __VA_ARGS__;                                                                             \
         expect_status(rvit_grid_relayout(H.stream[DEVICE], &args), RVIT_INVALID_ARGUMENT, word); \
     } while (0)
     REFUSED("n_images", args.n_images = -1);
     REFUSED("n_windows", args.n_windows = -1);
     REFUSED("max_len", args.max_len = -1);
-    REFUSED("unit", args.unit = 0);
-    REFUSED("unit", args.unit = 65);
+    REFUSED("unit", args.group_size = 0);
+    REFUSED("unit", args.group_size = 65);
     REFUSED("rows", args.rows = -1);
     REFUSED("keep", args.keep.buffer = NULL);
-    REFUSED("out_unit_rows", args.out_unit_rows.buffer = NULL);
+    REFUSED("out_group_rows", args.out_group_rows.buffer = NULL);
     REFUSED("out_window_cu_seqlens", args.out_window_cu_seqlens.buffer = NULL);
-    REFUSED("unit_cu_seqlens", args.unit_cu_seqlens.buffer = NULL);
+    REFUSED("group_cu_seqlens", args.group_cu_seqlens.buffer = NULL);
     REFUSED("src_rows", args.src_rows.buffer = NULL);
-    REFUSED("overlaps", args.unit_cu_seqlens = args.out_cu_seqlens);
+    REFUSED("overlaps", args.group_cu_seqlens = args.out_cu_seqlens);
 #undef REFUSED
 }
 
@@ -154,17 +154,17 @@ void good_grid_relayout(rvit_grid_relayout_args *a)
     a->n_images = GOOD_IMAGES;
     a->n_windows = 2;
     a->max_len = GOOD_MAX_LEN;
-    a->unit = 2;
+    a->group_size = 2;
     a->rows = GOOD_ROWS;
     a->cu_seqlens = good_lengths();
     a->out_cu_seqlens = good_lengths();
     a->src_rows = good_row_numbers();
     a->keep = good_input("keep", GOOD_ROWS);
     a->window_cu_seqlens = good_ints("window_cu_seqlens", windows, 3);
-    a->unit_rows = good_ints("unit_rows", units, GOOD_ROWS / 2);
-    a->unit_cu_seqlens = good_output("unit_cu_seqlens", 4 * (GOOD_IMAGES + 1));
+    a->group_rows = good_ints("group_rows", units, GOOD_ROWS / 2);
+    a->group_cu_seqlens = good_output("group_cu_seqlens", 4 * (GOOD_IMAGES + 1));
     a->out_window_cu_seqlens = good_output("out_window_cu_seqlens", 12);
-    a->out_unit_rows = good_output("out_unit_rows", GOOD_ROWS / 2 * 4);
+    a->out_group_rows = good_output("out_group_rows", GOOD_ROWS / 2 * 4);
 }
 
 SUITE(grid_relayout_suite, TEST(grid_relayout_random), TEST(grid_relayout_refuses));

@@ -37,7 +37,7 @@ static void expected_row(const grid_rope_case *c, const int32_t *place, double *
 static void run(const grid_rope_case *c)
 {
     const int64_t values = (int64_t)c->live * c->head_dim;
-    array *cells = array_input("cells", c->capacity * 16), *frequencies = array_input("frequencies", c->head_dim * 2);
+    array *token_map = array_input("token_map", c->capacity * 16), *frequencies = array_input("frequencies", c->head_dim * 2);
     array *out = array_output("out", (int64_t)c->capacity * c->head_dim * 4), *live = c->live == c->capacity ? NULL : array_live(c->live);
     double *exact = scratch((size_t)(values + 1) * sizeof *exact);
     float *plain = scratch((size_t)(values + 1) * sizeof *plain);
@@ -46,7 +46,7 @@ static void run(const grid_rope_case *c)
         const int32_t most = c->is_large ? 32767 : 40, height = 1 + random_below(most), width = 1 + random_below(most);
         const int32_t place[4] = {random_below(height), random_below(width), height, width};
         const int32_t cell[4] = {t % 7 == 2 ? -1 - t : t, 0, place[0] * 65536 + place[1], height * 65536 + width};
-        memcpy(cells->host + t * 16, cell, 16);
+        memcpy(token_map->host + t * 16, cell, 16);
         expected_row(c, place, exact + (int64_t)t * c->head_dim);
         for (int32_t j = 0; cell[0] < 0 && j < c->head_dim; j++)
             exact[(int64_t)t * c->head_dim + j] = j < c->head_dim / 2;
@@ -64,7 +64,7 @@ static void run(const grid_rope_case *c)
         args.offset = c->offset;
         args.reference_height = c->reference[0];
         args.reference_width = c->reference[1];
-        args.cells = array_view(cells, s);
+        args.token_map = array_view(token_map, s);
         args.frequencies = array_view(frequencies, s);
         args.out = array_view(out, s);
         if (!supported(s, "grid_rope", rvit_grid_rope(H.stream[s], &args)))
@@ -105,15 +105,16 @@ static void grid_rope_families(void **state)
             }
 }
 
-/* DINOv3's angles, for heads of 8 and 2 x 3 patches; a prefix token; and cells of which some are garbage. */
+/* DINOv3's angles, for heads of 8 and 2 x 3 patches; a prefix token; and token_map of which some are garbage. */
 static void grid_rope_vectors(void **state)
 {
     (void)state;
     static const double angles[2][4] = {{-3.14159265, -0.31415927, -4.18879020, -0.41887902}, {3.14159265, 0.31415927, 0, 0}};
     static const int32_t places[][4] = {
         {0, 0, 0, 131075}, {4, 0, 65537, 131075}, {-1, 0, 0, 131075}, {7, 0, -1, -1}, {8, 0, 0x7fffffff, 0}};
-    array *cells = array_input("cells", sizeof places), *frequencies = array_input("frequencies", 16), *out = array_output("out", 5 * 32);
-    memcpy(cells->host, places, sizeof places);
+    array *token_map = array_input("token_map", sizeof places), *frequencies = array_input("frequencies", 16),
+          *out = array_output("out", 5 * 32);
+    memcpy(token_map->host, places, sizeof places);
     expect_ok(rvit_rope_frequencies(RVIT_ROPE_CENTRED, 100, 8, (float *)(void *)frequencies->host));
     arrays_upload();
     for (side s = 0; (int)s < H.n_sides; s++) {
@@ -121,7 +122,7 @@ static void grid_rope_vectors(void **state)
         args.rows.capacity = 5;
         args.head_dim = 8;
         args.coordinates = RVIT_ROPE_CENTRED;
-        args.cells = array_view(cells, s);
+        args.token_map = array_view(token_map, s);
         args.frequencies = array_view(frequencies, s);
         args.out = array_view(out, s);
         if (!supported(s, "grid_rope", rvit_grid_rope(H.stream[s], &args)))
@@ -140,14 +141,14 @@ static void grid_rope_vectors(void **state)
 static void grid_rope_refuses(void **state)
 {
     (void)state;
-    array *cells = array_input("cells", 64), *frequencies = array_input("frequencies", 16), *out = array_output("out", 4 * 32);
-    memset(cells->host, 0, 64);
+    array *token_map = array_input("token_map", 64), *frequencies = array_input("frequencies", 16), *out = array_output("out", 4 * 32);
+    memset(token_map->host, 0, 64);
     memset(frequencies->host, 0, 16);
     arrays_upload();
     rvit_grid_rope_args good = RVIT_GRID_ROPE_ARGS_INIT;
     good.rows.capacity = 4;
     good.head_dim = 8;
-    good.cells = array_view(cells, DEVICE);
+    good.token_map = array_view(token_map, DEVICE);
     good.frequencies = array_view(frequencies, DEVICE);
     good.out = array_view(out, DEVICE);
     if (!supported(DEVICE, "grid_rope", rvit_grid_rope(H.stream[DEVICE], &good)))
@@ -168,11 +169,11 @@ static void grid_rope_refuses(void **state)
     REFUSED("reference_height", args.reference_height = -1);
     REFUSED("reference_width", args.reference_width = INFINITY);
     REFUSED("centred", args.coordinates = RVIT_ROPE_CENTRED, args.reference_width = 16);
-    REFUSED("cells", args.cells.buffer = NULL);
+    REFUSED("token_map", args.token_map.buffer = NULL);
     REFUSED("frequencies", args.frequencies.buffer = NULL);
-    REFUSED("cells", args.rows.capacity = 100);
+    REFUSED("token_map", args.rows.capacity = 100);
     REFUSED("out", args.out.buffer = NULL);
-    REFUSED("overlaps", args.out = args.cells);
+    REFUSED("overlaps", args.out = args.token_map);
 #undef REFUSED
     float turns[4];
     expect_status(rvit_rope_frequencies((rvit_rope_coordinates)2, 10, 8, turns), RVIT_INVALID_ARGUMENT, "coordinates");
@@ -186,10 +187,10 @@ static void grid_rope_refuses(void **state)
 /* A call that works. */
 void good_grid_rope(rvit_grid_rope_args *a)
 {
-    static const int32_t cells[GOOD_ROWS][4] = {{-1, 0, 0, 65538}, {0, 0, 0, 65538}, {1, 0, 1, 65538}};
+    static const int32_t token_map[GOOD_ROWS][4] = {{-1, 0, 0, 65538}, {0, 0, 0, 65538}, {1, 0, 1, 65538}};
     a->rows = good_rows();
     a->head_dim = 8;
-    a->cells = good_ints("cells", cells[0], 4 * GOOD_ROWS);
+    a->token_map = good_ints("token_map", token_map[0], 4 * GOOD_ROWS);
     a->frequencies = good_input("frequencies", 16);
     a->out = good_output("out", GOOD_ROWS * 8 * 4);
 }

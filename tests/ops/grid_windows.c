@@ -11,7 +11,7 @@ typedef struct windows_case {
 
 /* What the outs should be. */
 typedef struct wanted {
-    int32_t *cu, *patch_cu, *unit_cu, *window_cu, *unit_rows, *cells;
+    int32_t *cu, *patch_cu, *unit_cu, *window_cu, *group_rows, *cells;
     int64_t rows;
 } wanted;
 
@@ -35,7 +35,7 @@ static void walk(const windows_case *c, const wanted *w, int32_t image, int64_t 
                 for (int64_t x = left; x < below(left + reach, width); x++) {
                     const int64_t place = begin / (m * m) + y * width + x;
                     if (place < end / (m * m))
-                        w->unit_rows[place] = (int32_t)below(row / (m * m), end / (m * m) - 1);
+                        w->group_rows[place] = (int32_t)below(row / (m * m), end / (m * m) - 1);
                     for (int64_t inner = 0; inner < m * m; inner++, row++) {
                         const int64_t line = y * m + inner / m, column = x * m + inner % m;
                         const int64_t patch = c->line_by_line ? line * width * m + column : (y * width + x) * m * m + inner;
@@ -55,7 +55,7 @@ static wanted reference(const windows_case *c)
                 .patch_cu = scratch(((size_t)c->n_images + 1) * 4),
                 .unit_cu = scratch(((size_t)c->n_images + 1) * 4),
                 .window_cu = scratch(((size_t)c->max_windows + 1) * 4),
-                .unit_rows = scratch((size_t)(most / area + 1) * 4),
+                .group_rows = scratch((size_t)(most / area + 1) * 4),
                 .cells = scratch((size_t)(most + 1) * 16)};
     const int32_t live = c->live < 0 ? c->n_images : (int32_t)below(c->live, c->n_images);
     int64_t row = 0, patch_row = 0, window = 0;
@@ -93,9 +93,9 @@ static void run(const windows_case *c)
     const int64_t area = (int64_t)c->merge * c->merge;
     array *grids = array_input("grids", c->n_images * 8), *live = c->live < 0 ? NULL : array_live(c->live);
     array *cu = array_output("cu_seqlens", (c->n_images + 1) * 4), *patch_cu = array_output("patch_cu_seqlens", (c->n_images + 1) * 4);
-    array *cells = array_output("cells", c->rows * 16), *unit_cu = array_output("unit_cu_seqlens", (c->n_images + 1) * 4);
+    array *cells = array_output("cells", c->rows * 16), *unit_cu = array_output("group_cu_seqlens", (c->n_images + 1) * 4);
     array *window_cu = c->window > 0 ? array_output("window_cu_seqlens", (c->max_windows + 1) * 4) : NULL;
-    array *unit_rows = array_output("unit_rows", c->rows / area * 4);
+    array *group_rows = array_output("group_rows", c->rows / area * 4);
     memcpy(grids->host, c->grids, (size_t)c->n_images * 8);
     arrays_upload();
     const wanted w = reference(c);
@@ -112,18 +112,18 @@ static void run(const windows_case *c)
         args.grids = array_view(grids, s);
         args.cu_seqlens = array_view(cu, s);
         args.patch_cu_seqlens = array_view(patch_cu, s);
-        args.cells = array_view(cells, s);
-        args.unit_cu_seqlens = array_view(unit_cu, s);
+        args.token_map = array_view(cells, s);
+        args.group_cu_seqlens = array_view(unit_cu, s);
         args.window_cu_seqlens = array_view(window_cu, s);
-        args.unit_rows = array_view(unit_rows, s);
+        args.group_rows = array_view(group_rows, s);
         if (!supported(s, "grid_layout", rvit_grid_layout(H.stream[s], &args)))
             continue;
         arrays_fetch(s);
         expect_ints("cu_seqlens", cu, s, w.cu, c->n_images + 1);
         expect_ints("patch_cu_seqlens", patch_cu, s, w.patch_cu, c->n_images + 1);
-        expect_ints("unit_cu_seqlens", unit_cu, s, w.unit_cu, c->n_images + 1);
+        expect_ints("group_cu_seqlens", unit_cu, s, w.unit_cu, c->n_images + 1);
         expect_ints("cells", cells, s, w.cells, 4 * w.rows);
-        expect_ints("unit_rows", unit_rows, s, w.unit_rows, w.rows / area);
+        expect_ints("group_rows", group_rows, s, w.group_rows, w.rows / area);
         if (window_cu != NULL)
             expect_ints("window_cu_seqlens", window_cu, s, w.window_cu, c->max_windows + 1);
     }
@@ -201,7 +201,7 @@ static void grid_windows_vectors(void **state)
     static const int32_t grids[] = {4, 6, 6, 10}, starts[] = {0, 16, 24, 40, 56, 64, 72, 80, 84, 84};
     static const int32_t units[] = {0, 1, 4, 2, 3, 5, 6, 7, 10, 11, 14, 8, 9, 12, 13, 15, 16, 17, 18, 19, 20};
     array *in = array_input("grids", sizeof grids), *cu = array_output("cu_seqlens", 12), *window_cu = array_output("windows", 40);
-    array *unit_rows = array_output("unit_rows", 84);
+    array *group_rows = array_output("group_rows", 84);
     memcpy(in->host, grids, sizeof grids);
     arrays_upload();
     for (side s = 0; (int)s < H.n_sides; s++) {
@@ -213,12 +213,12 @@ static void grid_windows_vectors(void **state)
         args.grids = array_view(in, s);
         args.cu_seqlens = array_view(cu, s);
         args.window_cu_seqlens = array_view(window_cu, s);
-        args.unit_rows = array_view(unit_rows, s);
+        args.group_rows = array_view(group_rows, s);
         if (!supported(s, "grid_layout", rvit_grid_layout(H.stream[s], &args)))
             continue;
         arrays_fetch(s);
         expect_ints("window_cu_seqlens", window_cu, s, starts, 10);
-        expect_ints("unit_rows", unit_rows, s, units, 21);
+        expect_ints("group_rows", group_rows, s, units, 21);
     }
 }
 
@@ -248,9 +248,9 @@ static void grid_windows_refused(void **state)
     REFUSED("window_cu_seqlens", args.max_windows = 1000);
     REFUSED("patch_merge", args.patch_merge = 2);
     REFUSED("window is above 0, but n_prefix is 1", args.n_prefix = 1);
-    REFUSED("unit_cu_seqlens or unit_rows is given, but n_prefix is 2",
-            (args.n_prefix = 2, args.window = 0, args.window_cu_seqlens.buffer = NULL, args.unit_cu_seqlens = array_view(more, DEVICE)));
-    REFUSED("unit_rows", (args.unit_rows = array_view(more, DEVICE), args.window_cu_seqlens.buffer = NULL, args.rows = 1000));
+    REFUSED("group_cu_seqlens or group_rows is given, but n_prefix is 2",
+            (args.n_prefix = 2, args.window = 0, args.window_cu_seqlens.buffer = NULL, args.group_cu_seqlens = array_view(more, DEVICE)));
+    REFUSED("group_rows", (args.group_rows = array_view(more, DEVICE), args.window_cu_seqlens.buffer = NULL, args.rows = 1000));
 #undef REFUSED
 }
 

@@ -73,7 +73,7 @@ static void run(const patchify_case *c)
         args.image_height = c->by_size ? 0 : c->height;
         args.image_width = c->by_size ? 0 : c->width;
         args.crop = c->crop;
-        args.parts = c->parts;
+        args.split = c->parts;
         args.out_stride = c->padding > 0 ? (int32_t)width : 0;
         args.patch_size = c->patch_size;
         args.n_prefix = c->n_prefix;

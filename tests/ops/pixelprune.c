@@ -11,7 +11,7 @@ typedef struct prune_case {
     const char *wanted; /* a mark a cell, or NULL */
 } prune_case;
 
-/* The cells of an image as the text defines them: a grid of pictures. */
+/* The token_map of an image as the text defines them: a grid of pictures. */
 typedef struct cell_grid {
     const prune_case *c;
     const float *pixels; /* [lines, columns, values of a cell] */
@@ -75,13 +75,13 @@ static void set_int(uint8_t *to, int64_t at, int32_t value)
 }
 
 typedef struct prune_arrays {
-    array *cu, *cells, *pixels, *keep, *sources, *unit_rows;
+    array *cu, *token_map, *pixels, *keep, *sources, *group_rows;
     int64_t rows, patch_rows; /* in use */
     uint8_t *wanted;
     int32_t *wanted_sources;
 } prune_arrays;
 
-/* One image: its pixels, its cells and what is expected of it. */
+/* One image: its pixels, its token_map and what is expected of it. */
 static void fill_image(const prune_case *c, prune_arrays *a, int32_t image, int64_t row, int64_t patch_row, const char **pattern)
 {
     const int32_t merge = c->merge, area = merge * merge;
@@ -111,21 +111,21 @@ static void fill_image(const prune_case *c, prune_arrays *a, int32_t image, int6
     assert_int_equal(next, n);
     memset(a->wanted + row, 1, (size_t)c->n_prefix);
     for (int32_t k = 0; n > 0 && k < c->n_prefix; k++)
-        set_int(a->cells->host, 4 * (row + k), -1 - k);
+        set_int(a->token_map->host, 4 * (row + k), -1 - k);
     for (int32_t cell = 0; cell < n; cell++) {
         const int32_t top = cell / g.width * merge, left = cell % g.width * merge, width = g.width * merge;
-        if (a->unit_rows != NULL)
-            set_int(a->unit_rows->host, row / area + cell, (int32_t)(row / area) + order[cell]);
+        if (a->group_rows != NULL)
+            set_int(a->group_rows->host, row / area + cell, (int32_t)(row / area) + order[cell]);
         for (int32_t p = 0; p < area; p++) {
             const int64_t at = first + (int64_t)order[cell] * area + p;
             const int32_t y = top + p / merge, x = left + p % merge;
             const int64_t patch = patch_row + (c->patch_merge ? y * width + x : cell * area + p);
             const int32_t of = g.source[cell];
             const int32_t first_of = c->patch_merge ? of / g.width * merge * width + of % g.width * merge : of * area;
-            set_int(a->cells->host, 4 * at, (int32_t)patch);
-            set_int(a->cells->host, 4 * at + 1, image);
-            set_int(a->cells->host, 4 * at + 2, y * 65536 + x);
-            set_int(a->cells->host, 4 * at + 3, c->grids[2 * image] * 65536 + c->grids[2 * image + 1]);
+            set_int(a->token_map->host, 4 * at, (int32_t)patch);
+            set_int(a->token_map->host, 4 * at + 1, image);
+            set_int(a->token_map->host, 4 * at + 2, y * 65536 + x);
+            set_int(a->token_map->host, 4 * at + 3, c->grids[2 * image] * 65536 + c->grids[2 * image + 1]);
             a->wanted[at] = g.keep[cell];
             a->wanted_sources[patch] = p == 0 ? (int32_t)patch_row + first_of : -1;
             memcpy(a->pixels->host + patch * (c->columns + c->padding_stride) * 4, pixels + cell * cell_values(c) + p * c->columns,
@@ -151,12 +151,12 @@ static rvit_pixelprune_args args_of(const prune_case *c, const prune_arrays *a, 
     memcpy(args.limits, c->limits, sizeof args.limits);
     args.stride = c->columns + c->padding_stride;
     args.cu_seqlens = array_view(a->cu, s);
-    args.cells = array_view(a->cells, s);
+    args.token_map = array_view(a->token_map, s);
     args.pixels = array_view(a->pixels, s);
     args.keep = array_view(a->keep, s);
     args.sources = array_view(a->sources, s);
     args.patch_merge = c->patch_merge;
-    args.unit_rows = array_view(a->unit_rows, s);
+    args.group_rows = array_view(a->group_rows, s);
     return args;
 }
 
@@ -173,11 +173,11 @@ static int64_t run(const prune_case *c)
     }
     const int64_t rows = a.rows + c->padding_rows, patch_rows = a.patch_rows + c->padding_rows;
     a.cu = array_input("cu_seqlens", 4 * ((int64_t)c->n_images + 1));
-    a.cells = array_input("cells", 16 * rows);
+    a.token_map = array_input("token_map", 16 * rows);
     a.pixels = array_input("pixels", patch_rows * (c->columns + c->padding_stride) * 4);
     a.keep = array_output("keep", rows);
     a.sources = is_reconstructed(c) ? array_output("sources", 4 * patch_rows) : NULL;
-    a.unit_rows = c->window > 0 ? array_input("unit_rows", 4 * (rows / (c->merge * c->merge))) : NULL;
+    a.group_rows = c->window > 0 ? array_input("group_rows", 4 * (rows / (c->merge * c->merge))) : NULL;
     a.wanted = scratch((size_t)rows + 1);
     a.wanted_sources = scratch(((size_t)patch_rows + 1) * sizeof *a.wanted_sources);
     memcpy(a.cu->host, cu, 4 * ((size_t)c->n_images + 1));
@@ -308,13 +308,13 @@ static void pixelprune_values(void **state)
     static const uint8_t wanted[] = {1, 0, 1, 0, 1, 0, 1, 1, 1, 1};
     enum { N = sizeof bits / sizeof *bits };
     static const int32_t cu_values[] = {0, N};
-    array *cu = array_input("cu_seqlens", 8), *cells = array_input("cells", 16 * N), *pixels = array_input("pixels", 16 * N);
+    array *cu = array_input("cu_seqlens", 8), *token_map = array_input("token_map", 16 * N), *pixels = array_input("pixels", 16 * N);
     array *keep = array_output("keep", N);
     memcpy(cu->host, cu_values, 8);
     memset(pixels->host, 0, 16 * N);
     for (int32_t i = 0; i < N; i++) {
         const int32_t cell[4] = {i, 0, i, 65536 + N};
-        memcpy(cells->host + 16 * i, cell, 16);
+        memcpy(token_map->host + 16 * i, cell, 16);
         memcpy(pixels->host + 16 * i + 8, &bits[i], 4);
     }
     arrays_upload();
@@ -325,7 +325,7 @@ static void pixelprune_values(void **state)
         args.rows = N;
         args.columns = 4;
         args.cu_seqlens = array_view(cu, s);
-        args.cells = array_view(cells, s);
+        args.token_map = array_view(token_map, s);
         args.pixels = array_view(pixels, s);
         args.keep = array_view(keep, s);
         if (!supported(s, "pixelprune", rvit_pixelprune(H.stream[s], &args)))
@@ -362,7 +362,7 @@ static void pixelprune_refuses(void **state)
     REFUSED("channels", args.channels = -1);
     REFUSED("interleaved", args.interleaved = 2);
     REFUSED("patch_merge", args.patch_merge = 2);
-    REFUSED("unit_rows", args.n_prefix = 1, args.unit_rows = args.cells);
+    REFUSED("group_rows", args.n_prefix = 1, args.group_rows = args.token_map);
     REFUSED("stride", args.stride = 4);
     REFUSED("stride", args.stride = 10);
     REFUSED("limits", args.limits[0] = -1);
@@ -370,11 +370,11 @@ static void pixelprune_refuses(void **state)
     REFUSED("limits", args.limits[0] = INFINITY);
     REFUSED("limits", args.limits[3] = 1);
     REFUSED("sources", args.sources.buffer = NULL);
-    REFUSED("cells", args.cells.buffer = NULL);
+    REFUSED("token_map", args.token_map.buffer = NULL);
     REFUSED("pixels", args.pixels.buffer = NULL);
     REFUSED("pixels", args.patch_rows = 1000);
     REFUSED("keep", args.keep.buffer = NULL);
-    REFUSED("overlaps", args.keep = args.cells);
+    REFUSED("overlaps", args.keep = args.token_map);
 #undef REFUSED
     rvit_pixelprune_args exact = good;
     exact.limits[0] = 0;
@@ -385,9 +385,9 @@ static void pixelprune_refuses(void **state)
 /* A call that works. */
 void good_pixelprune(rvit_pixelprune_args *a)
 {
-    int32_t cells[GOOD_ROWS][4] = {{0}};
+    int32_t token_map[GOOD_ROWS][4] = {{0}};
     for (int32_t i = 0; i < GOOD_ROWS; i++)
-        cells[i][0] = i;
+        token_map[i][0] = i;
     a->n_images = GOOD_IMAGES;
     a->max_len = GOOD_MAX_LEN;
     a->rows = GOOD_ROWS;
@@ -395,7 +395,7 @@ void good_pixelprune(rvit_pixelprune_args *a)
     a->channels = 2;
     a->limits[0] = 0.5f;
     a->cu_seqlens = good_lengths();
-    a->cells = good_ints("cells", cells[0], 4 * GOOD_ROWS);
+    a->token_map = good_ints("token_map", token_map[0], 4 * GOOD_ROWS);
     a->pixels = good_input("pixels", GOOD_ROWS * 8 * 4);
     a->keep = good_output("keep", GOOD_ROWS);
     a->sources = good_output("sources", GOOD_ROWS * 4);

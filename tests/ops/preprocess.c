@@ -141,7 +141,7 @@ static void call_prepare(call *c, rvit_image *images)
     o->patch_size = a->patch_size;
     o->source_size = size + 32;
     o->pixels_size = a->pixels_size;
-    const int64_t parts = o->parts == 2 ? 2 : 1, stride = o->out_stride > 0 ? o->out_stride : parts * 3 * a->patch_size * a->patch_size;
+    const int64_t parts = o->split == 2 ? 2 : 1, stride = o->out_stride > 0 ? o->out_stride : parts * 3 * a->patch_size * a->patch_size;
     c->out = array_output("out", a->max_rows * stride * rvit_dtype_size(o->dtype));
     c->staging = c->with_staging ? array_output("staging", o->source_size) : NULL;
     c->cu_seqlens = c->with_layout ? array_output("cu_seqlens", 4 * (a->max_images + 1)) : NULL;
@@ -279,7 +279,7 @@ static void run_mixed(rvit_dtype dtype, int32_t parts, int32_t n_images, int32_t
     c.with_staging = n_prefix != 1;
     c.to_device = to_device;
     c.in_place = in_place;
-    c.op.parts = parts;
+    c.op.split = parts;
     c.op.out_stride = parts * (192 + gap);
     c.images.max_rows = 120;
     const rvit_image *kept = memcpy(scratch(sizeof images), images, sizeof images);
@@ -447,7 +447,7 @@ static void run_planar(rvit_image_format format, rvit_dtype out_dtype, int64_t g
     c.recipe.width = c.recipe.height = SIDE;
     c.images.max_rows = ROWS;
     c.op.dtype = out_dtype;
-    c.op.parts = out_dtype == RVIT_F32 ? 1 : 2;
+    c.op.split = out_dtype == RVIT_F32 ? 1 : 2;
     const rvit_dtype dtype = format == RVIT_IMAGE_PLANAR_F32 ? RVIT_F32 : RVIT_F16;
     const int64_t element = rvit_dtype_size(dtype), stride = SIDE + gap;
     uint8_t *data = scratch((size_t)(3 * SIDE * stride * element));
@@ -464,9 +464,9 @@ static void run_planar(rvit_image_format format, rvit_dtype out_dtype, int64_t g
         for (int32_t y = 0; y < 42; y++)
             for (int32_t x = 0; x < 42; x++)
                 for (int channel = 0; channel < 3; channel++) {
-                    const int64_t at = place_of(c.op.parts * WIDTH, PATCH, 0, 3, x, y, channel);
+                    const int64_t at = place_of(c.op.split * WIDTH, PATCH, 0, 3, x, y, channel);
                     const float wanted = load(dtype, data, (channel * SIDE + y) * stride + x);
-                    for (int64_t part = 0; part < c.op.parts; part++)
+                    for (int64_t part = 0; part < c.op.split; part++)
                         assert_true(load(out_dtype, c.out->result[s], at + part * WIDTH) == part_of(out_dtype, wanted, part));
                 }
     }

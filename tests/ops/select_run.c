@@ -159,7 +159,7 @@ static rvit_select_args make_args(const select_case *c, const select_arrays *a, 
     args.src_rows = array_view(a->src_rows, s);
     args.error = array_view(a->error, s);
     args.error_stays = c->error_stays;
-    args.unit = c->unit;
+    args.group_size = c->unit;
     args.image_errors = c->image_errors;
     return args;
 }

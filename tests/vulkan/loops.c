@@ -28,7 +28,7 @@ static void fill(rvit_op *op, int kind, int32_t len)
         op->bipartite_match.n_heads = 1;
         op->bipartite_match.head_dim = 8;
         op->bipartite_match.merges = len / 3;
-        op->bipartite_match.unit = 1;
+        op->bipartite_match.group_size = 1;
     }
 }
 
@@ -144,8 +144,13 @@ static rvit_op pool_of(int kind, int32_t len)
     rvit_op op = {.type = RVIT_OP_POOL};
     if (kind == PROBE) {
         op.type = RVIT_OP_ATTENTION_POOL;
-        op.attention_pool = (rvit_attention_pool_args){
-            .struct_size = sizeof op.attention_pool, .n_images = 1, .n_heads = 1, .head_dim = 4, .max_len = len, .rows = len, .dim = POOL_DIM};
+        op.attention_pool = (rvit_attention_pool_args){.struct_size = sizeof op.attention_pool,
+                                                       .n_images = 1,
+                                                       .n_heads = 1,
+                                                       .head_dim = 4,
+                                                       .max_len = len,
+                                                       .rows = len,
+                                                       .dim = POOL_DIM};
     } else {
         op.pool = (rvit_pool_args){.struct_size = sizeof op.pool,
                                    .n_images = 1,

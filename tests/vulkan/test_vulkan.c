@@ -325,7 +325,7 @@ static void few_bindings(void **state)
     rvit_bipartite_match_args args = RVIT_BIPARTITE_MATCH_ARGS_INIT;
     args.n_images = 3;
     args.max_len = args.rows = W_ROWS;
-    args.unit = 2;
+    args.group_size = 2;
     args.n_heads = 1;
     args.head_dim = W_DIM;
     args.k_stride = 3 * W_DIM;
@@ -354,12 +354,12 @@ static void few_bindings(void **state)
     rvit_grid_relayout_args regroup = RVIT_GRID_RELAYOUT_ARGS_INIT;
     regroup.n_images = 3;
     regroup.max_len = regroup.rows = W_ROWS;
-    regroup.unit = 2;
+    regroup.group_size = 2;
     regroup.cu_seqlens = args.cu_seqlens;
     regroup.out_cu_seqlens = args.cu_seqlens;
     regroup.src_rows = args.k;
     regroup.keep = args.k;
-    regroup.unit_cu_seqlens.buffer = w.out;
+    regroup.group_cu_seqlens.buffer = w.out;
     expect_status(rvit_grid_relayout(w.stream, &regroup), RVIT_UNSUPPORTED, "regroup: it binds more arrays");
     workload_close(&w);
     rvit_device_destroy(device);

@@ -338,13 +338,13 @@ class rvit_grid_layout_args(Struct):  # 184 bytes
         ("grids", rvit_view),  # 56
         ("cu_seqlens", rvit_view),  # 72
         ("patch_cu_seqlens", rvit_view),  # 88
-        ("cells", rvit_view),  # 104
+        ("token_map", rvit_view),  # 104
         ("patch_merge", c_int32),  # 120
         ("window", c_int32),  # 124
         ("max_windows", c_int32),  # 128
-        ("unit_cu_seqlens", rvit_view),  # 136
+        ("group_cu_seqlens", rvit_view),  # 136
         ("window_cu_seqlens", rvit_view),  # 152
-        ("unit_rows", rvit_view),  # 168
+        ("group_rows", rvit_view),  # 168
     ]
 
 
@@ -359,7 +359,7 @@ class rvit_embed_args(Struct):  # 160 bytes
         ("resample", c_int),  # 64
         ("table_height", c_int32),  # 68
         ("table_width", c_int32),  # 72
-        ("cells", rvit_view),  # 80
+        ("token_map", rvit_view),  # 80
         ("patches", rvit_view),  # 96
         ("prefix", rvit_view),  # 112
         ("table", rvit_view),  # 128
@@ -377,7 +377,7 @@ class rvit_grid_rope_args(Struct):  # 112 bytes
         ("offset", c_float),  # 52
         ("reference_height", c_float),  # 56
         ("reference_width", c_float),  # 60
-        ("cells", rvit_view),  # 64
+        ("token_map", rvit_view),  # 64
         ("frequencies", rvit_view),  # 80
         ("out", rvit_view),  # 96
     ]
@@ -524,7 +524,7 @@ class rvit_patchify_args(Struct):  # 120 bytes
         ("image_width", c_int32),  # 100
         ("crop", c_int32),  # 104
         ("out_stride", c_int32),  # 108
-        ("parts", c_int32),  # 112
+        ("split", c_int32),  # 112
     ]
 
 
@@ -544,7 +544,7 @@ class rvit_preprocess_args(Struct):  # 152 bytes
         ("out", rvit_view),  # 96
         ("cu_seqlens", rvit_view),  # 112
         ("grids", rvit_view),  # 128
-        ("parts", c_int32),  # 144
+        ("split", c_int32),  # 144
     ]
 
 
@@ -585,7 +585,7 @@ class rvit_select_args(Struct):  # 352 bytes
         ("error_stays", c_int32),  # 320
         ("anchor_columns", c_int32),  # 324
         ("anchors", rvit_view),  # 328
-        ("unit", c_int32),  # 344
+        ("group_size", c_int32),  # 344
         ("image_errors", c_int32),  # 348
     ]
 
@@ -596,17 +596,17 @@ class rvit_grid_relayout_args(Struct):  # 176 bytes
         ("n_images", c_int32),  # 8
         ("n_windows", c_int32),  # 12
         ("max_len", c_int32),  # 16
-        ("unit", c_int32),  # 20
+        ("group_size", c_int32),  # 20
         ("rows", c_int64),  # 24
         ("cu_seqlens", rvit_view),  # 32
         ("out_cu_seqlens", rvit_view),  # 48
         ("src_rows", rvit_view),  # 64
         ("keep", rvit_view),  # 80
         ("window_cu_seqlens", rvit_view),  # 96
-        ("unit_rows", rvit_view),  # 112
-        ("unit_cu_seqlens", rvit_view),  # 128
+        ("group_rows", rvit_view),  # 112
+        ("group_cu_seqlens", rvit_view),  # 128
         ("out_window_cu_seqlens", rvit_view),  # 144
-        ("out_unit_rows", rvit_view),  # 160
+        ("out_group_rows", rvit_view),  # 160
     ]
 
 
@@ -644,7 +644,7 @@ class rvit_bipartite_match_args(Struct):  # 192 bytes
         ("out_cu_seqlens", rvit_view),  # 120
         ("src_rows", rvit_view),  # 136
         ("next_rows", rvit_view),  # 152
-        ("unit", c_int32),  # 168
+        ("group_size", c_int32),  # 168
         ("n_windows", c_int32),  # 172
         ("window_cu_seqlens", rvit_view),  # 176
     ]
@@ -695,12 +695,12 @@ class rvit_pixelprune_args(Struct):  # 184 bytes
         ("limits", array(c_float, 4)),  # 52
         ("stride", c_int64),  # 72
         ("cu_seqlens", rvit_view),  # 80
-        ("cells", rvit_view),  # 96
+        ("token_map", rvit_view),  # 96
         ("pixels", rvit_view),  # 112
         ("keep", rvit_view),  # 128
         ("sources", rvit_view),  # 144
         ("patch_merge", c_int32),  # 160
-        ("unit_rows", rvit_view),  # 168
+        ("group_rows", rvit_view),  # 168
     ]
 
 
