@@ -263,4 +263,4 @@ void good_attention_pool(rvit_attention_pool_args *a)
     a->probs = good_output("probs", GOOD_ROWS * HEADS * 4);
 }
 
-SUITE(probe_suite, TEST(probe_variants), TEST(probe_sizes), TEST(probe_lengths), TEST(probe_shapes), TEST(probe_vectors));
+SUITE(attention_pool_suite, TEST(probe_variants), TEST(probe_sizes), TEST(probe_lengths), TEST(probe_shapes), TEST(probe_vectors));

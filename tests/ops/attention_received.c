@@ -441,5 +441,5 @@ void good_attention_received(rvit_attention_received_args *a)
     a->out = good_output("out", GOOD_ROWS * 2 * 4);
 }
 
-SUITE(received_suite, TEST(received_lengths), TEST(received_head_dims), TEST(received_long_images), TEST(received_scales),
+SUITE(attention_received_suite, TEST(received_lengths), TEST(received_head_dims), TEST(received_long_images), TEST(received_scales),
       TEST(received_vectors), TEST(received_images_are_alone), TEST(received_of_attention), TEST(received_refuses));
