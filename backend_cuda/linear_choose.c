@@ -5,7 +5,7 @@
 #include "backend_cuda/divide.h"
 #include "core/contract/op.h"
 
-/* The limits were measured on an H100 and an H200: bench/notes/cuda-gemm.md, cuda-hopper-products.md, cuda-fp8.md, cuda-products.md.
+/* The limits were measured on an H100 and an H200: bench/notes/cuda-gemm.md, cuda-fp8.md.
    Tiles are those of the large-M kernel. */
 enum {
     LARGE_M_E4M3_TILES = 300, /* minimum for the large-M kernel to replace cuBLASLt */

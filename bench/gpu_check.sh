@@ -56,7 +56,7 @@ if command -v compute-sanitizer >/dev/null; then
         check racecheck test_ops "*$op*"
         check memcheck test_ops "*$op*"
     done
-    for program in test_cuda test_laws test_model test_api test_policies; do
+    for program in test_cuda test_properties test_model test_api test_policies; do
         check memcheck $program
     done
     check racecheck test_cuda

@@ -167,7 +167,7 @@ def host_rates(torch, raggedvit, batch, path, device, dtype, baseline, seconds):
 
 
 def image_rates(torch, naflex, context, clock, model, packed, row, sizes, grids, kind, options):
-    """The same sizes as uint8 images on the host: the whole way in, and its check."""
+    """The same sizes as uint8 images on the host: the whole input pipeline, and its check."""
     from baselines.sessions import Call, measure
 
     images = naflex.random_images(sizes)

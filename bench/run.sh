@@ -21,7 +21,7 @@ data=$root/examples/data
 model=$data/deit_tiny_cifar10.safetensors
 sheet=$data/cifar10_test_1000.png
 benchmarks="attention backward prune stages forward"
-tests="test_ops test_laws test_model test_api test_cuda test_dumps test_policies test_demo"
+tests="test_ops test_properties test_model test_api test_cuda test_dumps test_policies test_demo"
 dry=${RVIT_BENCH_DRY:-}
 
 # The policies and settings of tools/accuracy.py, so that accuracy and speed can be compared.
@@ -170,7 +170,7 @@ prepare() {
     local name seconds=280 share
     pids=()
     if [ -n "${RVIT_BENCH_TESTS:-}" ]; then
-        for name in test_ops test_laws test_model test_api test_cuda; do
+        for name in test_ops test_properties test_model test_api test_cuda; do
             start $name $seconds "$(program $name)" --backend cuda
         done
         start test_dumps $seconds "$(program test_dumps)" --data "$root/tests/model/data" --backend cuda

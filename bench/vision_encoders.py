@@ -24,7 +24,7 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-TOWERS = {"qwen2.5-vl": ("Qwen2_5_VisionTransformerPretrainedModel", {
+ENCODERS = {"qwen2.5-vl": ("Qwen2_5_VisionTransformerPretrainedModel", {
               "hidden_size": 1280, "depth": 32, "num_heads": 16, "intermediate_size": 3420, "out_hidden_size": 3584, "patch_size": 14,
               "window_size": 112, "fullatt_block_indexes": [7, 15, 23, 31]}),
           "qwen3-vl": ("Qwen3VLVisionModel", {
@@ -162,7 +162,7 @@ def main():
     torch.manual_seed(0)
     grids = {"tiny": [(4, 6), (2, 8)]} if OPTIONS.dry_run else GRIDS
     results = []
-    for name, (kind, sizes) in TOWERS.items():
+    for name, (kind, sizes) in ENCODERS.items():
         chosen = {label: batch for label, batch in grids.items() if re.search(OPTIONS.only, f"{name} {label}")}
         if not chosen:
             continue

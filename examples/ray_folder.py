@@ -31,7 +31,7 @@ import raggedvit.ray
 DEMO = pathlib.Path(__file__).resolve().parent / "data" / "deit_tiny_cifar10.safetensors"
 MOST_ATTEMPTS = 5
 # what Pillow reads
-PICTURES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".avif", ".gif", ".tif", ".tiff")
+SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".avif", ".gif", ".tif", ".tiff")
 
 
 class Shards:
@@ -97,7 +97,7 @@ def main():
     folder, out = options.folder.resolve(), options.out.resolve()
     if folder.is_dir():
         files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-        names = [name for name in files if pathlib.Path(name).suffix.lower() in PICTURES]
+        names = [name for name in files if pathlib.Path(name).suffix.lower() in SUFFIXES]
         left_out = sorted(set(files) - set(names))
         if left_out:
             print(

@@ -16,7 +16,7 @@ struct worker {
     rvit_device *device;
     rvit_model *model;
     rvit_session *session;
-    const float *images; /* all; the logits too, of which each worker writes a part */
+    const float *images; /* of all images, as the logits; each worker writes its part */
     float *logits;
     size_t image_length, n_classes;
     int first, step, end; /* batches first, first + step ...; those from BATCHES on are the same again */

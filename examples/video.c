@@ -100,7 +100,7 @@ int main(int argc, char **argv)
         run.n_images = BATCH;
         run.input.data = frames + (size_t)first * pixels;
         dense_ms += timed_run(dense, &run);
-        run.keep = keep; /* which patches of which frame: the only thing that the host says about lengths */
+        run.keep = keep; /* the kept patches of each frame; the host sets no other lengths */
         masked_ms += timed_run(masked, &run);
 
         rvit_result_view layout = RVIT_RESULT_VIEW_INIT;

@@ -81,15 +81,15 @@ int main(void)
     cu_seqlens[0] = 0, cu_seqlens[1] = 30, cu_seqlens[2] = ROWS;
 
     /* The library's view of them: nothing is copied or taken over. Features and extensions would be named, if the device had any. */
-    rvit_vulkan_device_desc lent = RVIT_VULKAN_DEVICE_DESC_INIT;
-    lent.instance = instance, lent.physical_device = physical, lent.device = vk, lent.queue = queue;
-    lent.get_instance_proc_addr = (rvit_vulkan_function)get_proc;
+    rvit_vulkan_device_desc own = RVIT_VULKAN_DEVICE_DESC_INIT;
+    own.instance = instance, own.physical_device = physical, own.device = vk, own.queue = queue;
+    own.get_instance_proc_addr = (rvit_vulkan_function)get_proc;
     rvit_memory_desc part = RVIT_MEMORY_DESC_INIT;
     part.type = RVIT_MEMORY_VULKAN, part.vk_buffer = (uint64_t)vk_buffer, part.vk_buffer_size = VK_SIZE, part.vk_usage = VK_USAGE;
     rvit_device *device = NULL;
     rvit_buffer *buffer = NULL;
     rvit_stream *stream = NULL;
-    need(rvit_vulkan_device_create(&lent, NULL, &device) == RVIT_OK, "taking the library to the device", 77);
+    need(rvit_vulkan_device_create(&own, NULL, &device) == RVIT_OK, "taking the library to the device", 77);
     RVIT(rvit_buffer_wrap(device, &part, &buffer));
 
     VK(vkBeginCommandBuffer, commands, &(VkCommandBufferBeginInfo){TYPE(COMMAND_BUFFER_BEGIN_INFO)});

@@ -1,5 +1,5 @@
-/* Where an allocation was made to fail: the calls that led there, appended as addresses in the program to the file that
-   RVIT_TEST_ALLOCATION_SITES names. tests/allocation_sites.sh tells by it which sites no test has reached. */
+/* Records call stacks of allocations that a test made fail, as addresses in the program, in the file RVIT_TEST_ALLOCATION_SITES.
+   tests/allocation_sites.sh reports the sites that no test has reached. */
 #ifndef RVIT_TESTS_ALLOCATION_SITES_H
 #define RVIT_TESTS_ALLOCATION_SITES_H
 
@@ -16,7 +16,7 @@ static inline void allocation_failed(void)
         return;
     void *frames[8];
     const int n = backtrace(frames, 8);
-    /* A frame is where its call returns to: one byte before is the call. */
+    /* A frame is a return address: the call ends one byte before. */
     for (int i = 1; i < n; i++)
         fprintf(file, "0x%tx\n", (const char *)frames[i] - __executable_start - 1);
     fclose(file);

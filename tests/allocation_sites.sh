@@ -1,5 +1,5 @@
-# Every place where the library asks for host memory has been made to fail by a test: the sites in the source against those that the
-# programs reach. Needs line numbers in the programs (-g1).
+# Checks that some test has made each allocation site of the library fail: compares the sites in the source with those that the
+# programs reached. Needs line numbers in the programs (-g1).
 #
 # usage: sh allocation_sites.sh SOURCE_DIR "BACKEND..." PROGRAM_DIR
 source=$1 backends=$2 programs=$3

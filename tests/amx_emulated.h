@@ -1,4 +1,4 @@
-/* The CPU's kernels for AMX with tiles in plain C, on any processor: the table "amx_emulated" for rvit_device_desc.kernels. */
+/* The CPU's AMX kernels with tiles in plain C, for any processor: the table "amx_emulated" for rvit_device_desc.kernels. */
 #ifndef RVIT_TESTS_AMX_EMULATED_H
 #define RVIT_TESTS_AMX_EMULATED_H
 

@@ -1,8 +1,8 @@
-/* The part of the guarded arrays that only the harness itself calls. */
+/* Functions of the guarded arrays for the harness only. */
 #ifndef RVIT_TESTS_ARRAYS_H
 #define RVIT_TESTS_ARRAYS_H
 
-/* Frees every array and all scratch memory of the test that ended. */
+/* Frees all arrays and scratch memory at the end of a test. */
 void arrays_release(void);
 
 #endif

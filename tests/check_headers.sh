@@ -1,7 +1,7 @@
 #!/bin/sh
 # usage: check_headers.sh CC CXX INCLUDE_DIR
-# Every public header compiles alone, twice over, as C99 and as C++17, without a warning, and so does a user of every initialiser. No other
-# header declares what experimental.h does.
+# Checks that every public header compiles without warnings as C99 and C++17 when it is the only one and is included twice, that every
+# initialiser compiles, and that no other header declares names of experimental.h.
 set -eu
 cc=$1 cxx=$2 include=$3
 work=$(mktemp -d)

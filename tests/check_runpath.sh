@@ -1,7 +1,7 @@
 #!/bin/sh
 # usage: check_runpath.sh FOLDER...
-# Every program and shared library below the folders looks for its libraries in absolute folders or beside itself ($ORIGIN). The dynamic
-# linker takes an empty or a relative entry of a run path for the current folder: a library that somebody left there would be run.
+# Checks that the run paths of all programs and shared libraries below the folders are absolute or relative to $ORIGIN. The dynamic linker
+# resolves an empty or relative entry in the current folder, where anybody could place a library.
 set -eu
 failed=0
 for folder; do

@@ -1,7 +1,7 @@
 #!/bin/sh
 # usage: check_symbols.sh LIBRARY.so LIBRARY.a [PROGRAM]
-# The shared library exports rvit_* and nothing else, each with the version of cmake/raggedvit.map.in; nothing links a GPU driver; the
-# library never ends the process, prints, or takes memory behind the allocator's back.
+# Checks that the shared library exports only rvit_* with the versions of cmake/raggedvit.map.in, that nothing links a GPU driver, and that
+# the library never ends the process, prints, or allocates memory without the allocator.
 set -eu
 shared=$1 archive=$2 program=${3:-}
 failed=0

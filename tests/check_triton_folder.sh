@@ -1,7 +1,7 @@
 #!/bin/sh
 # usage: check_triton_folder.sh FOLDER
-# What Triton Inference Server takes as a backend: it exports the entry points alone, so that nothing clashes with other libraries of the
-# server's process; what it leaves undefined is the server's; and the folder holds all else that it needs.
+# Checks the folder of the Triton backend: the library exports only the entry points, so that it cannot clash with other libraries of the
+# server; its undefined symbols belong to the server; and the folder has all other libraries that it needs.
 set -eu
 folder=$1 module=$1/libtriton_raggedvit.so
 failed=0
@@ -15,7 +15,7 @@ foreign=$(printf '%s\n' "$exported" | grep -v '^TRITONBACKEND_' || true)
 undefined=$(nm -D --undefined-only "$module" | awk '$1 == "U" {print $2}')
 asked=TRITONSERVER_ErrorNew
 printf '%s\n' "$undefined" | grep -q "^$asked\$" || { echo "$module does not ask the server for $asked"; failed=1; }
-# What other libraries define has a version, or is in the folder: libwebp and parts of zlib have none.
+# Symbols of other libraries have a version or come from the folder: libwebp and parts of zlib have no versions.
 beside=$(find "$folder" -name 'lib*.so.*' -exec nm -D --defined-only {} + | awk '{sub("@.*", "", $NF); print $NF}')
 foreign=$(printf '%s\n' "$undefined" | grep -v '@' | grep -vE '^(TRITON|__(asan|ubsan|tsan|sanitizer)_)' | grep -vxF "$beside" || true)
 [ -z "$foreign" ] || { echo "$module needs what no library defines:"; echo "$foreign"; failed=1; }

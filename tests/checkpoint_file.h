@@ -1,4 +1,4 @@
-/* For tests that write checkpoints: a list of tensors, open to edits, and its file. */
+/* Lets tests write checkpoints from a list of tensors that they can edit. */
 #ifndef RVIT_TESTS_CHECKPOINT_FILE_H
 #define RVIT_TESTS_CHECKPOINT_FILE_H
 
@@ -11,14 +11,14 @@ typedef struct tensor {
     char dtype[8];
     int32_t rank;
     int64_t shape[5];
-    /* What WITH_VALUES writes: elements start, start + 1, ... of a sequence that the name it was added under chooses. */
+    /* WITH_VALUES writes the elements start, start + 1, ... of a sequence that depends on the name at the time of adding. */
     uint32_t origin;
     int64_t start;
-    int32_t has_first; /* 1: its first value is `first` instead */
+    int32_t has_first; /* 1: the first value is `first` */
     float first;
 } tensor;
 
-/* A checkpoint to be written, open to edits. */
+/* A checkpoint before it is written. */
 typedef struct model {
     tensor tensors[1024];
     int n;
@@ -69,7 +69,7 @@ static inline void add_block(model *m, int index, const char *name, int rank, in
     add(m, full, rank, a, b, 0, 0);
 }
 
-/* The text of a config.json, which the file carries in its metadata. */
+/* The text of a config.json in the file's metadata. */
 static inline void set_config(model *m, const char *json)
 {
     size_t at = (size_t)snprintf(m->metadata, sizeof m->metadata, ",\"config\":\"");
@@ -155,21 +155,21 @@ static inline int64_t n_elements(const tensor *t)
     return n;
 }
 
-/* Byte `index` of the data: every pattern of bits turns up, NaN included. */
+/* Byte `index` of the data: every bit pattern occurs, including NaN. */
 static inline uint8_t data_byte(int64_t index)
 {
     const uint64_t mixed = ((uint64_t)index + 1) * UINT64_C(0x9e3779b97f4a7c15);
     return (uint8_t)(mixed >> 37 ^ mixed >> 51);
 }
 
-/* The byte of a tensor of 8 bits: any but E4M3's NaN. */
+/* A byte of an 8-bit tensor: any except E4M3's NaN. */
 static inline uint8_t origin_byte(const tensor *t, int64_t index)
 {
     const uint8_t byte = (uint8_t)(int)(128 * origin_value(t->origin, t->start + index));
     return t->dtype[0] == 'F' && (byte & 0x7f) == 0x7f ? 0 : byte;
 }
 
-/* A value of a tensor of F32: of scales above 0. */
+/* A value of an F32 tensor; scales are above 0. */
 static inline float tensor_value(const tensor *t, int64_t index)
 {
     const float value = origin_value(t->origin, t->start + index);
@@ -178,8 +178,7 @@ static inline float tensor_value(const tensor *t, int64_t index)
     return strstr(t->name, "_scale") != NULL ? (1.25f + value) / 128 : value;
 }
 
-/* NO_DATA: zeros that take no space. BYTES: every pattern of bits. WITH_VALUES: float32, finite; every tensor must be F32 or have 8 bits.
- */
+/* NO_DATA: zeros in a sparse file. BYTES: every bit pattern. WITH_VALUES: finite float32; every tensor must be F32 or have 8 bits. */
 enum { NO_DATA, BYTES, WITH_VALUES };
 
 static inline void write_model(const model *m, int contents)

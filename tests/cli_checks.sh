@@ -1,4 +1,4 @@
-# Shared by the tests of the command line tool. Sourced with RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER (json_get beside RAGGEDVIT).
+# Shared by the tests of the command line tool. Sourced with RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER; json_get is next to RAGGEDVIT.
 set -u
 # Short paths without spaces, because the tests split lists of arguments at spaces.
 short=$(mktemp -d /tmp/raggedvit-cli.XXXXXX) || exit 1
@@ -19,7 +19,7 @@ unset RVIT_LOG
 
 mkdir -p "$folder" || exit 1
 trap 'rm -rf "$folder" "$short"' EXIT
-[ -x "$json_get" ] || { echo "no json_get beside $tool"; exit 1; }
+[ -x "$json_get" ] || { echo "no json_get next to $tool"; exit 1; }
 
 fail() {
     echo "FAIL: $1"
@@ -40,7 +40,7 @@ expect() {
 out() { grep -qE -- "$1" "$folder/out" || fail "not in the output: $1 ($what)"; }
 err() { grep -qE -- "$1" "$folder/err" || fail "not in the messages: $1 ($what)"; }
 no_out() { [ ! -s "$folder/out" ] || fail "unexpected output ($what)"; }
-# Checks that the output has no control characters, also in UTF-8, and none that reverse the direction of text.
+# Checks that the output has no control characters, also in UTF-8, and none that change the direction of text.
 printable() {
     ! LC_ALL=C grep -qaP '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]' \
         "$folder/out" "$folder/err" || fail "control characters ($what)"

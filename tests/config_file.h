@@ -1,4 +1,4 @@
-/* Checkpoints without values, beside which configuration files may lie: for the tests of what leaves no trace in the weights. */
+/* Writes checkpoints without values and configuration files next to them, for tests of options that the weights do not show. */
 #ifndef RVIT_TESTS_CONFIG_FILE_H
 #define RVIT_TESTS_CONFIG_FILE_H
 
@@ -36,7 +36,7 @@ static inline rvit_status open_scratch(const rvit_checkpoint_desc *desc, rvit_ch
     return rvit_checkpoint_open(temp_path, desc, out);
 }
 
-/* Refused, and the sentence has all these words. */
+/* Refused with a message that has all these words. */
 static inline void refused_with(const rvit_checkpoint_desc *desc, rvit_status expected, const char *const *words)
 {
     rvit_checkpoint *checkpoint;
@@ -49,7 +49,7 @@ static inline void refused_with(const rvit_checkpoint_desc *desc, rvit_status ex
 }
 #define REFUSED(desc, status, ...) refused_with(desc, status, (const char *const[]){__VA_ARGS__, NULL})
 
-/* out_recipe: how the checkpoint prepares images; NULL: not asked for. */
+/* out_recipe: the checkpoint's preprocessing; may be NULL. */
 static inline rvit_model_info loaded_with_recipe(const rvit_checkpoint_desc *desc, rvit_image_recipe *out_recipe)
 {
     rvit_checkpoint *checkpoint;
@@ -75,7 +75,7 @@ static inline rvit_image_recipe loaded_recipe(void)
     return recipe;
 }
 
-/* Where a fact of a checkpoint that loads came from. */
+/* The source of a fact about a valid checkpoint. */
 static inline void expect_fact(const char *name, const char *value, const char *origin)
 {
     rvit_checkpoint *checkpoint;
@@ -108,7 +108,7 @@ static inline void add_scales(const geometry *g)
     }
 }
 
-/* fc1 has two rows for each column of fc2: a gate's and the values'. */
+/* fc1 has two rows for each column of fc2: one for the gate, one for the value. */
 static inline void pack_gate(void)
 {
     bare(&deit_tiny);

@@ -1,4 +1,4 @@
-/* Small checkpoints, and models of them on the CPU, whose weights on the device are compared. */
+/* Loads small checkpoints on the CPU and compares the weights of the models. */
 #ifndef RVIT_TESTS_FAMILY_MODELS_H
 #define RVIT_TESTS_FAMILY_MODELS_H
 
@@ -42,7 +42,7 @@ static inline rvit_model_info info_of(const rvit_checkpoint *checkpoint)
     return info;
 }
 
-/* Opens, and leaves the info. */
+/* Opens the checkpoint and keeps the info. */
 static inline rvit_model_info good(void)
 {
     rvit_checkpoint *checkpoint = open_with(NULL);
@@ -72,7 +72,7 @@ static inline rvit_model *load_model(const rvit_checkpoint_desc *desc, rvit_dtyp
     return m;
 }
 
-/* All the model's memory, its padding included, which nothing writes but what was there. */
+/* All memory of the model, including padding. Loading must not change the padding. */
 static inline void *bytes_of(const rvit_model *m, int64_t *out_size)
 {
     *out_size = rvit_buffer_size(m->weights);
@@ -134,7 +134,7 @@ static inline int setup(void **state)
 {
     rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
     desc.backend = RVIT_BACKEND_CPU;
-    desc.oracle = 1; /* leaves weights in the order in which they are loaded */
+    desc.oracle = 1; /* keeps weights in loading order */
     if (temp_setup(state) != 0 || rvit_device_create(&desc, &device) != RVIT_OK || rvit_stream_create(device, &stream) != RVIT_OK)
         return -1;
     snprintf(config_path, sizeof config_path, "%s/config.json", temp_folder);

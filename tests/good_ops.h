@@ -1,4 +1,4 @@
-/* One call of each op that works, to be spoilt in one place. tests/ops/NAME.c makes the arguments of rvit_NAME. */
+/* A valid call of each op, in which tests change one argument. tests/ops/NAME.c makes the arguments of rvit_NAME. */
 #ifndef RVIT_TESTS_GOOD_OPS_H
 #define RVIT_TESTS_GOOD_OPS_H
 
@@ -12,7 +12,7 @@ typedef union any_args {
 } any_args;
 
 typedef struct view_field {
-    const char *name; /* as the detail must give it */
+    const char *name; /* as in the error's detail */
     size_t offset;    /* in the args */
     int alignment, optional;
 } view_field;
@@ -22,10 +22,10 @@ typedef struct good_op {
     rvit_op_type type;
     rvit_status (*call)(rvit_stream *stream, const any_args *args);
     any_args args;
-    view_field views[RVIT_OP_MAX_ACCESSES + 1]; /* those that the args use; a NULL name ends them */
+    view_field views[RVIT_OP_MAX_ACCESSES + 1]; /* views in use; a NULL name ends the list */
 } good_op;
 
-/* Each op by its type's name, and further ways to call select. */
+/* Each op by its type's name, and more variants of select. */
 typedef enum op_name {
 #define RVIT_OP(TYPE, name) TYPE,
 #include "core/contract/ops.def"
@@ -43,17 +43,17 @@ typedef enum op_name {
 
 /* Makes the arrays of all ops and uploads them; out [N_GOOD_OPS]. */
 void good_ops(good_op *out);
-/* Whether the device runs the op: a good call either works, or is listed as unsupported. */
+/* Whether the device supports the op: a valid call must succeed or be listed as unsupported. */
 int good_op_works(const good_op *op);
 /* The view of a field. */
 rvit_view *view_of(any_args *args, const view_field *field);
 
-/* good_pack(rvit_pack_args *a), ...: a is as RVIT_PACK_ARGS_INIT leaves it. */
+/* good_pack(rvit_pack_args *a), ...: a is RVIT_PACK_ARGS_INIT on entry. */
 #define RVIT_OP(TYPE, name) void good_##name(rvit_##name##_args *a);
 #include "core/contract/ops.def"
 void good_select_by(rvit_select_args *a, rvit_select_mode mode, rvit_score_type score, int fused);
 
-/* What they are made of: three images of at most six tokens, 10 live rows of 12. */
+/* Three images of at most six tokens, 10 live rows of 12. */
 enum { GOOD_ROWS = 12, GOOD_IMAGES = 3, GOOD_MAX_LEN = 6, GOOD_DIM = 16 };
 rvit_view good_input(const char *name, int64_t size);
 rvit_view good_output(const char *name, int64_t size);

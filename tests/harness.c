@@ -174,7 +174,7 @@ static int open_device(void)
     return 0;
 }
 
-/* The oracle is slow and gives the same beside every device: it runs beside the CPU as it comes. */
+/* The oracle is slow and its results do not depend on the device: it runs only with the default CPU device. */
 static int wants_oracle(void)
 {
     return runs_all_cases() ||
@@ -273,7 +273,7 @@ static void *run_all(void *argument)
     return NULL;
 }
 
-/* All of it in a thread whose stack has this many bytes. */
+/* Runs everything in a thread with a stack of this many bytes. */
 static int run_on_stack(whole_run *run, size_t size)
 {
     pthread_t thread;

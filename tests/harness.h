@@ -1,4 +1,4 @@
-/* What every test program shares: the devices named on the command line, guarded arrays, random numbers, comparisons.
+/* Shared by all test programs: the devices named on the command line, guarded arrays, random numbers, comparisons.
 
    A program runs its suites on one device. On the CPU test_ops also feeds each op to the oracle (its float64 accumulation). Arrays
    and host memory belong to the running test and are freed after it, so a failing test leaks nothing into the next. */
@@ -25,8 +25,8 @@ typedef struct harness {
     rvit_device *device[2];
     rvit_stream *stream[2];
     int n_sides;              /* 2 with the oracle */
-    int is_slow;              /* tests run a choice of their cases: see leaves_out */
-    int32_t thinning;         /* and one in so many of that */
+    int is_slow;              /* tests run some of their cases: see leaves_out */
+    int32_t thinning;         /* and only one in so many of these */
     const char *backend_name; /* "cpu" */
     rvit_backend absent;      /* the backend that must be UNAVAILABLE in this run; AUTO: none */
 } harness;
@@ -54,49 +54,49 @@ int harness_teardown(void **state);
      --choice PATTERN,...   only these tests and suites, unless all cases run (RVIT_TEST_CASES)
      --vector-bits 256|512   the CPU's widest vectors
      --kernels NAME   the CPU's kernels, as rvit_device_desc.kernels names them; or amx_emulated
-     --stack BYTES   the tests run in a thread whose stack is as small as this
+     --stack BYTES   the tests run in a thread with a stack of this size
      --absent BACKEND   the run is arranged so that this backend cannot be used, and the tests check that it says so
-   Exits 77 with the reason if the device is not there. */
+   Exits 77 with the reason if the device is missing. */
 int harness_main(int argc, char **argv, int with_oracle, const suite *const *suites, size_t n_suites);
 
-/* Vulkan in software, CUDA emulated, and whatever runs under a sanitizer are slow: there a test runs one in `share` of its cases, those
-   whose number is a multiple of it, and leaves_out gives 1 for the others. With the sum of the counters of nested loops as the number
-   every value of each counter still occurs, and with a share of 2 and three loops every pair of values. Case 0 always runs.
+/* Software Vulkan, emulated CUDA and sanitizers are slow. With them, a test runs only cases with a number that is a multiple of `share`;
+   leaves_out returns 1 for the others. If the number is the sum of the counters of nested loops, every value of each counter still
+   occurs; with a share of 2 and three loops, every pair of values does. Case 0 always runs.
 
-   In the environment RVIT_TEST_CASES=all: all cases everywhere; =few: the choice everywhere, and on slow devices a quarter of it.
-   RVIT_TEST_PIPELINES=FILE: the names of the Vulkan pipelines that the run makes are written to the file. */
+   Environment: RVIT_TEST_CASES=all runs all cases everywhere; =few runs these cases everywhere, and a quarter of them on slow devices.
+   RVIT_TEST_PIPELINES=FILE writes the names of the Vulkan pipelines that the run creates to the file. */
 int leaves_out(int64_t number, int32_t share);
-/* Whether the run is to leave nothing out (RVIT_TEST_CASES=all). */
+/* Whether all cases must run (RVIT_TEST_CASES=all). */
 int runs_all_cases(void);
 
-/* Takes the option and its value off the front of the arguments if it stands there; else gives `otherwise`. */
+/* Removes the option and its value from the front of the arguments and returns the value; `otherwise` if it is not there. */
 const char *harness_first_option(int *argc, char ***argv, const char *option, const char *otherwise);
 
-/* The test fails, with the library's detail, unless the call gives the status. One that succeeds leaves the detail as it was. */
+/* Fails the test, with the library's detail, unless the call returns the status. A successful call must not change the detail. */
 #define expect_ok(call) \
     (keep_detail(), expect_status_at((call), RVIT_OK, NULL, #call, __FILE__, __LINE__), expect_detail_kept(#call, __FILE__, __LINE__))
 void keep_detail(void);
 void expect_detail_kept(const char *text, const char *file, int line);
-/* word: must stand in the detail as a word of its own; NULL: any detail will do. */
+/* word: a whole word that the detail must contain; NULL: any detail. */
 #define expect_status(call, status, word) expect_status_at((call), (status), (word), #call, __FILE__, __LINE__)
 void expect_status_at(rvit_status found, rvit_status wanted, const char *word, const char *text, const char *file, int line);
 
-/* What a device may lack, and what is known to fail: two lists, each entry with a reason (expectations.c). Returns 1 if the call went
-   through, 0 if it is UNSUPPORTED and listed. Everything else fails the test, an unexpected pass included. */
+/* expectations.c lists features that a device may lack and known failures, with reasons. Returns 1 if the call succeeded, 0 if it is
+   UNSUPPORTED and listed. Anything else fails the test, including an unexpected pass. */
 int supported(side s, const char *feature, rvit_status status);
-/* Whether the list has it that the device under test lacks the feature. */
+/* Whether the feature is listed as missing on the device under test. */
 int lacks(const char *feature);
-/* How many of f32, f16, bf16 the device under test stores: the last may be lacking. */
+/* How many of f32, f16, bf16 the device under test stores: bf16 may be missing. */
 int n_types(void);
 /* Why a test is expected to fail on the device under test; NULL if it is not. */
 const char *known_failure(const char *test);
 
 /* Bytes before and after the payload of an array: a multiple of 16 and of no larger power of two, filled with NaN. */
 #define GUARD 272
-#define POISON 0xff   /* inputs that nobody may read: NaN in every floating-point type, -1 as an index */
+#define POISON 0xff   /* inputs that must not be read: NaN in every floating-point type, -1 as an index */
 #define SENTINEL 0xa5 /* outputs before they are written */
 
-/* An array on the device under test and, where there is one, on the oracle. */
+/* An array on the device under test and on the oracle, if any. */
 typedef struct array {
     const char *name;
     int64_t size; /* bytes of the payload */
@@ -115,11 +115,11 @@ array *array_output(const char *name, int64_t size);
 array *array_mapped(const char *name, int64_t size, rvit_buffer_type type);
 /* {NULL, 0} for a NULL array. */
 rvit_view array_view(const array *a, side s);
-/* The array whose buffer, on the device under test, this is. */
+/* The array of a buffer of the device under test. */
 const array *array_of(const rvit_buffer *buffer);
 /* The payload in a mapped buffer. */
 void *array_mapping(const array *a, side s);
-/* Makes every array of the test, guards included, what host holds, and waits: mapped memory may be written afterwards. */
+/* Uploads host to every array of the test, with guards, and waits: mapped memory may be written afterwards. */
 void arrays_upload(void);
 /* Waits, reads every array of the test back into result, and fails if a guard or an input changed. */
 void arrays_fetch(side s);
@@ -130,18 +130,18 @@ void arrays_expect_unwritten(side s);
 
 /* Zeroed host memory that is freed after the test. */
 void *scratch(size_t size);
-/* The pruning of a session's desc, to be changed: a copy of what desc has (no pruning at first), which desc then has. It lives as long as
-   the program, and copies of desc keep theirs. */
+/* Replaces the pruning of a session's desc by a copy that the caller may change (without pruning: an empty one). It lives until the
+   program ends; copies of desc keep the old one. */
 rvit_prune_desc *prune_in(rvit_session_desc *desc);
 
-/* Random numbers: the same in every run of a test. */
+/* Random numbers, the same in every run of a test. */
 void random_seed(uint64_t seed);
 uint32_t random_bits(void);
 int32_t random_below(int32_t n);
 float random_normal(void);
 void random_shuffle(int32_t *values, int32_t n);
 
-/* Elements of any stored type; of I8 and E4M3 without the scale, and store takes neither. */
+/* Elements of any stored type. I8 and E4M3 are loaded without a scale and cannot be stored. */
 float load(rvit_dtype dtype, const void *data, int64_t index);
 void store(rvit_dtype dtype, void *data, int64_t index, float value);
 float rounded(rvit_dtype dtype, float value);
@@ -154,7 +154,7 @@ float *loaded(rvit_dtype dtype, const void *data, int64_t begin, int64_t n);
    largest exact value, which is 4 units in the last place of a float32: both matter only where plain is exact by luck. Reports the worst
    element. */
 void check_close(const char *what, rvit_dtype stored, const float *got, const double *exact, const float *plain, int64_t n);
-/* Of sums whose terms cancel: terms has the sum of each one's absolute values, of which the floor of the tolerance is a part. */
+/* For sums with terms that cancel. terms: for each sum, the sum of the absolute values; the smallest tolerance is a fraction of it. */
 void check_close_sums(const char *what, rvit_dtype stored, const float *got, const double *exact, const float *plain, const double *terms,
                       int64_t n);
 /* The oracle: within half a unit in the last place of the stored type. */

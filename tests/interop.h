@@ -1,4 +1,4 @@
-/* Memory and semaphores that the library did not create, as the tests of several backends use them. */
+/* External memory and semaphores for the tests of several backends. */
 #ifndef RVIT_TESTS_INTEROP_H
 #define RVIT_TESTS_INTEROP_H
 

@@ -1,7 +1,6 @@
 #!/bin/sh
 # usage: loaders.sh RAGGEDVIT LIBRARY.a INCLUDE FOLDER CC LIBRARIES...
-# Drivers that are not what their names say, and a program that cannot open any: the devices are listed, with the reason,
-# and the CPU is taken.
+# With false drivers, and in a program that can open none, the tool must list the devices with the reason and choose the CPU.
 set -eu
 tool=$1 archive=$2 include=$3 folder=$4/loaders cc=$5
 shift 5
@@ -10,7 +9,7 @@ mkdir -p "$folder"
 
 # make NAME.so.1 <source
 make() { $cc -shared -fPIC -x c - -o "$folder/$1" -Wl,-soname,"$1"; }
-# expect NOTE: devices takes the CPU, and says NOTE of what is not usable
+# expect NOTE: devices chooses the CPU and prints NOTE for the unusable device
 expect() {
     said=$(LD_LIBRARY_PATH=$folder "$tool" devices) || { echo "devices ends with $? where it should say: $1"; exit 1; }
     case $said in

@@ -1,6 +1,6 @@
-/* Batches with one bad image among good ones: NaN, infinite or huge pixels. Every policy, every type, images of one size and of native
-   resolution. The good ones keep the bits that they have in a batch without it, logits and outputs and what is kept of them, and no
-   status but OK; the bad one fails, or its results are finite.
+/* Batches with one bad image among good ones: NaN, infinite or huge pixels. Every policy and type, with fixed and variable
+   resolution. The good images keep status OK and the same bits of logits, outputs and kept tokens as in a batch without the bad image. The
+   bad one fails, or its results are finite.
 
    neighbours [--batches N] and the options of every test program: N batches over all sessions, in turn */
 #include "model/model.h"
@@ -73,7 +73,7 @@ static void spoil(float *image, int32_t n, int kind, uint32_t *random)
         image[i] = kind == 7 ? NAN : kind == 8 ? (i % 2 ? 3e38f : -3e38f) : image[i] * 1e18f;
 }
 
-/* Pictures of the pool by number; the one at `bad` is spoilt. */
+/* Runs images of the pool by number; the one at `bad` has bad pixels. */
 static rvit_status run(const scene *s, const int32_t *numbers, int32_t n, int32_t bad, int kind, uint32_t *random)
 {
     static float images[CAPACITY * 3 * SIDE * SIDE * PATCH * PATCH];
@@ -210,7 +210,7 @@ static void good_ones_keep_their_bits(void **state)
             rvit_model_destroy(model);
             harness_teardown(NULL);
         }
-    printf("%ld batches of %ld kinds of sessions, in %ld of which the bad image failed\n", n, n_sessions, n_failed);
+    printf("%ld batches of %ld kinds of sessions; the bad image failed in %ld\n", n, n_sessions, n_failed);
 }
 
 SUITE(neighbours_suite, TEST(good_ones_keep_their_bits));

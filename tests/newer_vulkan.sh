@@ -1,7 +1,7 @@
 #!/bin/sh
 # usage: newer_vulkan.sh SOURCE_DIR DIR COMMAND...
-# Runs a test on the Vulkan stack that tools/newer_vulkan.sh unpacked into DIR; skips where there is none. RVIT_NEED_NEWER_VULKAN=1 makes
-# its absence a failure.
+# Runs a test on the Vulkan stack that tools/newer_vulkan.sh unpacked into DIR; skips if it is missing. RVIT_NEED_NEWER_VULKAN=1 makes
+# this a failure.
 set -eu
 source=$1 dir=$2
 shift 2

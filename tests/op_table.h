@@ -1,4 +1,4 @@
-/* What tests take from the table of ops: where the args of each op hold the view of each slot, and the public function of each. */
+/* From the table of ops: the offsets of all views in the args of each op, and its public function. */
 #ifndef RVIT_TESTS_OP_TABLE_H
 #define RVIT_TESTS_OP_TABLE_H
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: readme.sh PYTHON|C SOURCE LIBRARY
-# Runs the program that README.md shows in that language, by the commands that it shows. LIBRARY is a libraggedvit.so; CC and CFLAGS come
-# from the environment. Also holds the README to its size. Exits 77, with the reason, where it cannot run.
+# Runs README.md's program in that language with README.md's commands. LIBRARY is a libraggedvit.so; CC and CFLAGS come from the
+# environment. Also checks the size of README.md. Exits 77 with the reason if it cannot run.
 set -euo pipefail
 language=$1 source=$(realpath "$2") library=$(realpath "$3")
 work=$(mktemp -d)

@@ -219,7 +219,7 @@ static void latencies(void **state)
     assert_true(r.images_per_second > 0 && r.client_cpu >= 0 && r.server_cpu < 0 && r.mean_batch < 0); /* no process, no metrics */
 }
 
-static void refusals_are_told(void **state)
+static void refusals_are_reported(void **state)
 {
     (void)state;
     static const fate fates[PERIOD] = {REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED};
@@ -260,7 +260,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_fate_is_counted),
         cmocka_unit_test(latencies),
-        cmocka_unit_test(refusals_are_told),
+        cmocka_unit_test(refusals_are_reported),
         cmocka_unit_test(protobuf),
     };
     return cmocka_run_group_tests(tests, start, stop);

@@ -157,7 +157,7 @@ static void calls(void **state)
     rvit_buffer_destroy(qkv);
 }
 
-/* Runs beside lives: the thread of the test launches and runs, the other makes and ends what a life has, once for each time that it is
+/* Runs during lives: the thread of the test launches and runs, the other makes and ends what a life has, once for each time that it is
    asked. */
 enum { LIFE_CLASSES = 3, RUN_ROWS = 12, RUN_DIM = 8, RUN_OUT = RUN_ROWS * RUN_DIM * 4, ROUNDS_A_LIFE = 4 };
 

@@ -1,4 +1,4 @@
-# No function of the library has a stack frame above 8 KiB, or one whose size is not known: threads may have 64 KiB (status.h).
+# Checks that every stack frame of the library has a known size of at most 8 KiB: threads may have 64 KiB (status.h).
 #
 # usage: sh stack_frames.sh BUILD_DIR (compiled with -fstack-usage)
 most=8192

@@ -1,4 +1,4 @@
-/* For tests that write files: a temporary folder, files in it, and an allocator that counts and can fail. */
+/* A temporary folder with files, and an allocator that counts and can fail. */
 #ifndef RVIT_TESTS_TEMP_FILE_H
 #define RVIT_TESTS_TEMP_FILE_H
 
@@ -55,7 +55,7 @@ static inline void write_file(uint64_t header_length, const void *header, size_t
     assert_int_equal(close(fd), 0);
 }
 
-/* The next descriptor that open gives: the same before and after what leaks none. */
+/* The next descriptor that open returns: it stays the same if none leaked. */
 static inline int next_descriptor(void)
 {
     const int fd = open("/dev/null", O_RDONLY);

@@ -1,4 +1,4 @@
-/* Checkpoints: the geometry inferred from timm's names, what is refused and why, values, and number formats. */
+/* Checkpoints: the geometry inferred from timm's names, refusals with reasons, values, and number formats. */
 #include "checkpoint_file.h"
 
 #include <math.h>
@@ -376,7 +376,7 @@ static double decode(unsigned bits, int exponent_bits, int mantissa_bits)
     return sign * ldexp((double)(mantissa + (1u << mantissa_bits)), exponent - bias - mantissa_bits);
 }
 
-/* Checks one 16-bit format over all its values, and rounding at and beside the middle of every two neighbours. */
+/* Checks one 16-bit format over all its values, and rounding at and near the midpoint of all neighbours. */
 static void check_format(int exponent_bits, int mantissa_bits, float (*widen)(uint16_t), uint16_t (*narrow)(float))
 {
     const unsigned infinity = ((1u << exponent_bits) - 1) << mantissa_bits;
@@ -438,7 +438,7 @@ static void number_formats(void **state)
     assert_int_equal(rvit_f32_to_f16(0x1.000002p-25f), 1);
     assert_int_equal(rvit_f32_to_f16(-0x1p-149f), 0x8000);
     assert_int_equal(rvit_f32_to_bf16(3.4028235e38f), 0x7f80);
-    /* The narrowing of a NaN whose payload lies in the bits that are dropped is a NaN. */
+    /* A NaN stays NaN when narrowing drops all bits of its payload. */
     assert_true((rvit_f32_to_f16(rvit_bits_float(0x7f800001u)) & 0x7fffu) > 0x7c00u);
     assert_true((rvit_f32_to_bf16(rvit_bits_float(0xff800001u)) & 0x7fffu) > 0x7f80u);
 }
@@ -690,7 +690,7 @@ static void failed_allocations(void **state)
     assert_true(i >= 7);
 }
 
-/* Bytes of a model's header changed at random: a checkpoint whose values can be read, or a status. */
+/* Random changes to bytes of the header give a readable checkpoint or a status. */
 static void mutations(void **state)
 {
     (void)state;

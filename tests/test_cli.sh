@@ -85,7 +85,7 @@ err "hiprune prunes in one block, n_blocks is 2"
 expect 2 classify "$model" "$cat" --backend cpu --prune hiprune --object-block 11
 err "object_block is 11, expected 0\.\.10: hiprune prunes after block 10"
 expect 3 classify "$model" "$cat" --backend cpu --prune pixelprune
-err "variable_resolution is 0, but pixelprune prunes at native resolution alone"
+err "variable_resolution is 0, but pixelprune needs it"
 expect 2 classify "$model" "$cat" --backend cpu --prune pixelprune --tau 1.5
 err "tau"
 expect 2 classify "$model" "$cat" --backend cpu --prune dynamicvit --blocks 3,12

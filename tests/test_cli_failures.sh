@@ -27,12 +27,12 @@ err "^raggedvit: $cat: a score is NaN at prune stage 0 \(block 1\): the model ov
 
 echo "no image" >"$folder/broken.png"
 files=("$black" "$cat" "$black" "$folder/broken.png" "$black" "$cat" "$black")
-for way in "--prepare host" "--prepare device"; do
+for variant in "--prepare host" "--prepare device"; do
     for batch in 1 3 7; do
         # shellcheck disable=SC2086
-        bad 1 "${files[@]}" $way --batch $batch --ndjson
-        [ "$(wc -l <"$folder/out")" -eq 9 ] || fail "a line for each image, and two ($way, batches of $batch)"
-        [ "$(wc -l <"$folder/err")" -eq 3 ] || fail "a message for each failure ($way, batches of $batch)"
+        bad 1 "${files[@]}" $variant --batch $batch --ndjson
+        [ "$(wc -l <"$folder/out")" -eq 9 ] || fail "a line for each image, and two ($variant, batches of $batch)"
+        [ "$(wc -l <"$folder/err")" -eq 3 ] || fail "a message for each failure ($variant, batches of $batch)"
         for i in 0 1 2 3 4 5 6; do
             case $i in
             1 | 5) line_has $((i + 2)) "^\{\"file\": \"$cat\", \"tile\": null, \"position\": $i, \"error\": \"a score is NaN at .*\"\}$" ;;
@@ -42,10 +42,10 @@ for way in "--prepare host" "--prepare device"; do
         done
         line_has 9 '"n_images": 4, "n_failed": 3, .*"exit_code": 1'
         sed 's/"position": [0-9]*//' "$folder/out" | grep '"logits"' | sort -u >"$folder/good"
-        [ "$(wc -l <"$folder/good")" -eq 1 ] || fail "a batch with failures changes the others ($way, batches of $batch)"
+        [ "$(wc -l <"$folder/good")" -eq 1 ] || fail "a batch with failures changes the others ($variant, batches of $batch)"
     done
     # shellcheck disable=SC2086
-    bad 1 "${files[@]}" $way --json --features "$folder/features.npy"
+    bad 1 "${files[@]}" $variant --json --features "$folder/features.npy"
     json images 4
     json images.1.position 2
     json failed 3
@@ -55,17 +55,17 @@ for way in "--prepare host" "--prepare device"; do
     json n_failed 3
     head -c 128 "$folder/features.npy" | grep -aq "'shape': (4, 32), }" || fail "the features of failed images"
     # shellcheck disable=SC2086
-    bad 1 "${files[@]}" $way
+    bad 1 "${files[@]}" $variant
     [ "$(grep -c 'black.png  ' "$folder/out")" -eq 4 ] || fail "the results of the other images"
     ! grep -q chelsea "$folder/out" || fail "a result for a failed image"
     out '^failed +3, see the messages$'
     printf '0\n%.0s' 1 2 3 4 5 6 7 >"$folder/right.txt"
     # shellcheck disable=SC2086
-    bad 1 "${files[@]}" $way --expect "$folder/right.txt" --quiet
+    bad 1 "${files[@]}" $variant --expect "$folder/right.txt" --quiet
     out '^top-1 .* of 4\)$'
     # the overlay shows the first image, which has no result here
     # shellcheck disable=SC2086
-    bad 1 "$cat" "$black" $way --overlay "$folder/overlay.png"
+    bad 1 "$cat" "$black" $variant --overlay "$folder/overlay.png"
     err "^raggedvit: $folder/overlay.png: is not written: the first image could not be computed$"
     [ ! -e "$folder/overlay.png" ] || fail "an overlay without a result"
     ! grep -q '^overlay ' "$folder/out" || fail "an overlay that was not written is named"

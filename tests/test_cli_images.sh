@@ -8,7 +8,7 @@ run 0 "$cat" --crop 0.9 --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
 out '^ +82\.2 %  cat$'
 run 0 "$cat" --mean 0.5 --std 0.5
 out '^ +77\.2 %  cat$'
-# with and without configuration files beside the checkpoint
+# with and without configuration files next to the checkpoint
 mkdir -p "$folder/recipe"
 cp "$model" "$folder/recipe/model.safetensors"
 in_recipe() { expect "$1" classify "$folder/recipe/model.safetensors" "$cat" --backend cpu "${@:2}"; }
@@ -96,7 +96,7 @@ cp "$small" "$folder/rest"
 sed 's/\[32, 56\]/[35, 60]/; s/\[3, 32, 56\]/[3, 35, 60]/' "$wide/config.json" >"$folder/rest/config.json"
 expect 0 classify "$folder/rest/model.safetensors" "$cat" --backend cpu --prune l2 --blocks 1 --overlay "$folder/rest.png"
 [ "$(png_size "$folder/rest.png")" = "902 x 600" ] || fail "the overlay is $(png_size "$folder/rest.png")"
-# the kinds of resizing, and an image of which no pixel remains
+# the kinds of resizing, and an image that loses all its pixels
 for fit in crop squash border; do
     expect 0 classify "$small" "$cat" --backend cpu --fit $fit --filter bilinear --json
     "$json_get" images.0.logits.0 <"$folder/out" >"$folder/$fit"

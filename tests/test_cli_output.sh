@@ -12,7 +12,7 @@ base64 -d >"$black" <<<iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVQI1
 yes black.png | head -10 >"$folder/ten.txt"
 
 # Each option that writes a file, and the exit code if writing fails.
-ways="output features overlay"
+variants="output features overlay"
 write() { # CODE WAY FILE
     if [ "$2" = output ]; then
         expect "$1" quantize "$small" --output "$3"
@@ -30,7 +30,7 @@ only() { # FILE...: nothing else lies in the folder of the outputs
 to=$folder/to
 renew() { rm -rf "$to" && mkdir "$to"; }
 
-for way in $ways; do
+for variant in $variants; do
     renew
     mkdir "$to/dir"
     mkfifo "$to/fifo"
@@ -38,11 +38,11 @@ for way in $ways; do
     ln -s kept "$to/link"
     ln -s nowhere "$to/lost"
     all="dir fifo kept link lost"
-    mknod "$to/null" c 1 3 2>/dev/null && all="$all null" && fails $way "$to/null" 'is a device or a socket, which is not written to'
-    fails $way "$to/dir" 'is a folder, not a file'
-    fails $way "$to/fifo" 'is a pipe, which is not written to'
-    fails $way "$to/link" 'is a symbolic link, which is not replaced'
-    fails $way "$to/lost" 'is a symbolic link, which is not replaced'
+    mknod "$to/null" c 1 3 2>/dev/null && all="$all null" && fails $variant "$to/null" 'is a device or a socket, which is not written to'
+    fails $variant "$to/dir" 'is a folder, not a file'
+    fails $variant "$to/fifo" 'is a pipe, which is not written to'
+    fails $variant "$to/link" 'is a symbolic link, which is not replaced'
+    fails $variant "$to/lost" 'is a symbolic link, which is not replaced'
     # shellcheck disable=SC2086
     only $all
     [ -p "$to/fifo" ] && [ -L "$to/link" ] && [ ! -e "$to/lost" ] && [ "$(cat "$to/kept")" = precious ] ||
@@ -52,7 +52,7 @@ for way in $ways; do
     renew
     echo victim >"$folder/victim"
     ln -s "$folder/victim" "$to/new.part"
-    (umask 027 && write 0 $way "$to/new" && exit $failures)
+    (umask 027 && write 0 $variant "$to/new" && exit $failures)
     failures=$?
     [ "$(stat -c %a "$to/new")" = 640 ] || fail "a new file's mode is $(stat -c %a "$to/new") ($what)"
     [ "$(cat "$folder/victim")" = victim ] || fail "the target of the link new.part was written ($what)"
@@ -61,7 +61,7 @@ for way in $ways; do
         cp "$to/new" "$to/old"
         echo old >"$to/old"
         chmod $mode "$to/old"
-        write 0 $way "$to/old"
+        write 0 $variant "$to/old"
         [ "$(stat -c %a "$to/old")" = $mode ] || fail "the mode $mode has become $(stat -c %a "$to/old") ($what)"
         cmp -s "$to/new" "$to/old" || fail "another file than the new one ($what)"
         rm "$to/old"
@@ -72,7 +72,7 @@ for way in $ways; do
     # with a limit on file sizes: the reason, and an unchanged file
     renew
     echo old >"$to/old"
-    (ulimit -f 1 && fails $way "$to/old" 'cannot be written: File too large' && exit $failures)
+    (ulimit -f 1 && fails $variant "$to/old" 'cannot be written: File too large' && exit $failures)
     failures=$?
     only old
     [ "$(cat "$to/old")" = old ] || fail "a file that could not be written is missing ($what)"
@@ -82,8 +82,8 @@ done
 full() {
     mount -t tmpfs -o size=4k none "$to" || exit 1
     echo old >"$to/old" # the one block that there is
-    for way in $ways; do
-        fails "$way" "$to/new" 'cannot be written: No space left on device'
+    for variant in $variants; do
+        fails "$variant" "$to/new" 'cannot be written: No space left on device'
         only old
     done
     exit $failures
@@ -91,7 +91,7 @@ full() {
 renew
 if unshare -rm mount -t tmpfs none "$to" 2>/dev/null; then
     export -f full fails write expect err only fail
-    export ways to folder failures tool small
+    export variants to folder failures tool small
     unshare -rm bash -c 'set -u; full'
     failures=$?
 else
@@ -119,7 +119,7 @@ for signal in HUP INT PIPE QUIT TERM; do
 done
 set +m
 
-# Files beside a model are not written through a symbolic link.
+# Files next to a model are not written through a symbolic link.
 renew
 ln -s "$folder/elsewhere" "$to/config.json"
 write 0 output "$to/new"

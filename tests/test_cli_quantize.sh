@@ -60,7 +60,7 @@ out '^0 +qkv .*blocks.0.attn.qkv.weight$'
 expect 0 classify "$folder/text.safetensors" $(tiles) --limit 8 --dtype int8
 out '^saturated +[1-9][0-9]* values'
 
-# config.json is copied beside the file, with the quantization added; an existing one is kept
+# config.json is copied next to the file, with the quantization added; an existing one is kept
 mkdir "$folder/from" "$folder/to"
 cp "$model" "$folder/from/model.safetensors"
 echo '{"architecture": "deit_tiny_patch16_224", "num_classes": 10}' >"$folder/from/config.json"

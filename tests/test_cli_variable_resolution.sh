@@ -101,18 +101,18 @@ out '"grid": \[38, 57\]'
 out '"grid": \[2, 1\]'
 # On the model's own grid it is the model at its own size.
 head -c 10752 "$folder/frames" >"$folder/frame"
-for way in "--variable-resolution" "--fit squash --crop 1"; do
-    what="a frame of the model's size, $way"
+for variant in "--variable-resolution" "--fit squash --crop 1"; do
+    what="a frame of the model's size, $variant"
     # shellcheck disable=SC2086
-    "$tool" classify "$small" - --backend cpu --size 56x32 --format rgb24 --json $way <"$folder/frame" >"$folder/out" 2>"$folder/err" ||
+    "$tool" classify "$small" - --backend cpu --size 56x32 --format rgb24 --json $variant <"$folder/frame" >"$folder/out" 2>"$folder/err" ||
         fail "exit code of $what"
     no_err
     json images 2
     for i in 0 1; do for c in 0 3 6; do
         "$json_get" images.$i.logits.$c <"$folder/out"
-    done; done >"$folder/way${way%% *}"
+    done; done >"$folder/variant${variant%% *}"
 done
-paste "$folder/way--variable-resolution" "$folder/way--fit" |
+paste "$folder/variant--variable-resolution" "$folder/variant--fit" |
     awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 1e-5) exit 1} END {if (NR != 6) exit 1}' ||
     fail "variable resolution differs on the model's own grid"
 
@@ -205,7 +205,7 @@ END
         done
         expect 3 classify "$folder/$encoder/model.safetensors" "$cat" --variable-resolution --mean 0.5 --std 0.5 --backend cpu --json \
             --prune evit --blocks 1
-        err 'evit drops single patches, but the model merges squares of 2 x 2 of them: .* drop whole squares, and tome merges them$'
+        err 'evit drops single patches, but the model merges groups of 2 x 2 of them: .* drop whole groups, and tome merges them$'
     done
 fi
 

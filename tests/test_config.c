@@ -1,4 +1,4 @@
-/* What leaves no trace in the weights: it comes from a file beside them, from a name or from the caller, or the model is refused. */
+/* Options that the weights do not show come from a file next to them, from a name or from the caller; otherwise the model is refused. */
 #include "config_file.h"
 
 static void bare_files(void **state)
@@ -74,7 +74,7 @@ static void rope_ape(void **state)
     remove_beside();
 }
 
-/* What is said of rotary positions is believed within reason. */
+/* Options of rotary positions are accepted within limits. */
 static void rotations(void **state)
 {
     (void)state;
@@ -342,7 +342,7 @@ static void lenient_drops_nothing_computed(void **state)
     (void)loaded(&desc);
 }
 
-static void preparation_of_pictures(void **state)
+static void preprocessing_of_images(void **state)
 {
     (void)state;
     bare(&deit_tiny);
@@ -406,7 +406,7 @@ static void prefixes_of_training_code(void **state)
         assert_memory_equal(&info, &plain, sizeof plain);
         expect_fact("prefix", prefixes[i], "removed from the name of every tensor");
     }
-    /* Another part beside it. */
+    /* With another part. */
     add(&scratch, "criterion.weight", 1, 1, 0, 0, 0);
     REFUSED(NULL, RVIT_BAD_FILE, "tensors that begin with 'module._orig_mod.'", "timm", "save only those");
     /* Names that a family has behind a prefix of its own need no other. */
@@ -441,7 +441,7 @@ static void naflex_processors(void **state)
     REFUSED(NULL, RVIT_BAD_FILE, "preprocessor_config.json: max_num_patches");
     write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"max_num_patches\":\"many\"}");
     REFUSED(NULL, RVIT_BAD_FILE, "preprocessor_config.json: max_num_patches");
-    /* A size, or no resize, beside it: unsupported. */
+    /* With a size, or without resize: unsupported. */
     write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"size\":{\"height\":9,\"width\":9}}");
     recipe = loaded_recipe();
     assert_true(recipe.fit == RVIT_FIT_OTHER && recipe.max_patches == 0);
@@ -587,7 +587,7 @@ int main(void)
         cmocka_unit_test(images_that_are_not_square),
         cmocka_unit_test(all_unsupported),
         cmocka_unit_test(lenient_drops_nothing_computed),
-        cmocka_unit_test(preparation_of_pictures),
+        cmocka_unit_test(preprocessing_of_images),
         cmocka_unit_test(processors_of_several_inputs),
         cmocka_unit_test(prefixes_of_training_code),
         cmocka_unit_test(naflex_processors),

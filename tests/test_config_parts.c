@@ -1,4 +1,4 @@
-/* Parts that only some models have, and what the files beside them say of those: run right, or refused by name. */
+/* Parts that only some models have, with their configuration files: either supported or refused by name. */
 #include "config_file.h"
 
 static void norms_without_bias(void **state)
@@ -85,7 +85,7 @@ static void gates(void **state)
     REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.3.mlp.fc1_g.weight' is missing (1 in total)");
 }
 
-/* Models of families that cannot be run: told by their names, and each part is named. */
+/* Unsupported families are recognised by their names, and each unsupported part is named. */
 static void families(void **state)
 {
     (void)state;

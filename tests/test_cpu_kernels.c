@@ -165,7 +165,7 @@ static void tiles_add_as_written(void **state)
             const int in_features = sizes[k];
             fill(x, (int64_t)ROWS * in_features, RVIT_BF16, 1.0f);
             fill(weight, (int64_t)COLUMNS * in_features, RVIT_BF16, 0.2f);
-            /* Subnormal numbers count as zero; their products with 2^126 would show. */
+            /* Subnormal numbers count as zero; multiplied by 2^126, they would show. */
             x[0] = 0x0001;
             weight[in_features] = 0x8003;
             weight[0] = x[in_features] = 0x7e80;

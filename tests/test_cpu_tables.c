@@ -1,4 +1,4 @@
-/* Which kernels a processor gets, from given features rather than those of the processor that runs the test. */
+/* The choice of kernels for given processor features, independent of the machine. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -23,17 +23,17 @@ static void layer_scale(void **state)
         rvit_view view;
         const char *name, *scale;
         int columns;
-    } products[] = {
+    } scaled[] = {
         {timm->blocks[1].linears[RVIT_BLOCK_PROJ].weight, "blocks.1.attn.proj.weight", "one", 64},
         {timm->blocks[1].linears[RVIT_BLOCK_PROJ].bias, "blocks.1.attn.proj.bias", "one", 1},
         {timm->blocks[0].linears[RVIT_BLOCK_FC2].weight, "blocks.0.mlp.fc2.weight", "two", 256},
         {timm->blocks[0].linears[RVIT_BLOCK_FC2].bias, "blocks.0.mlp.fc2.bias", "two", 1},
     };
-    for (size_t p = 0; p < sizeof products / sizeof *products; p++) {
-        float *values = read_view(products[p].view, (int64_t)64 * products[p].columns * 4);
-        for (int i = 0; i < 64 * products[p].columns; i++) {
-            const float scale = origin_value(origin_of(products[p].scale), i / products[p].columns);
-            assert_true(values[i] == origin_value(origin_of(products[p].name), i) * scale);
+    for (size_t p = 0; p < sizeof scaled / sizeof *scaled; p++) {
+        float *values = read_view(scaled[p].view, (int64_t)64 * scaled[p].columns * 4);
+        for (int i = 0; i < 64 * scaled[p].columns; i++) {
+            const float scale = origin_value(origin_of(scaled[p].scale), i / scaled[p].columns);
+            assert_true(values[i] == origin_value(origin_of(scaled[p].name), i) * scale);
         }
         free(values);
     }

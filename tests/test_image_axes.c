@@ -1,4 +1,4 @@
-/* Axes of pictures that a session keeps: the same bytes as without, and which of them are still there. */
+/* The session's cache of resampling axes: results have the same bytes as without it, and the right entries stay. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Resampled position tables: weights worked out by hand, and what holds for every size. Tables of rotary positions. */
+/* Resampled position tables: weights computed by hand, and properties for every size. Tables of rotary positions. */
 #include "temp_file.h"
 
 #include <math.h>
@@ -76,7 +76,7 @@ static void grid_vectors(void **state)
 }
 
 /* Rows sum to 1; a constant stays one; mirrored in, mirrored out; equal sizes copy the bits. */
-static void laws(void **state)
+static void properties(void **state)
 {
     (void)state;
     enum { MOST = 40, DIM = 3 };
@@ -169,7 +169,7 @@ static void rotation_vectors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weight_vectors),     cmocka_unit_test(grid_vectors),     cmocka_unit_test(laws),
+        cmocka_unit_test(weight_vectors),     cmocka_unit_test(grid_vectors),     cmocka_unit_test(properties),
         cmocka_unit_test(failed_allocations), cmocka_unit_test(rotation_vectors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

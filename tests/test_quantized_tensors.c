@@ -1,4 +1,4 @@
-/* Checkpoints whose blocks have weights of 8 bits: read as numbers, taken over as they are, or refused. */
+/* Checkpoints with 8-bit weights in blocks: dequantized, loaded unchanged, or refused. */
 #include "family_models.h"
 
 #include "core/base/quantized.h"
@@ -71,8 +71,8 @@ static int64_t rows_of(const rvit_model *m, rvit_block_linear linear)
     return rvit_block_outputs(m, linear) * (linear == RVIT_BLOCK_FC1 && m->info.gated ? 2 : 1);
 }
 
-/* The bytes and scales of a quantised model are the numbers of one that is not, each to a rounding of floats. Returns the rows of which
-   that is not so: they are off by half a step at most. */
+/* Quantized values times their scales must equal the weights of the unquantized model within float rounding. Returns how many rows do
+   not; these are off by half a step at most. */
 static int64_t compare(const rvit_model *bytes, const rvit_model *floats, int32_t block, rvit_block_linear linear)
 {
     const rvit_linear_weights *b = &bytes->blocks[block].linears[linear], *f = &floats->blocks[block].linears[linear];

@@ -1,4 +1,4 @@
-/* The reader of .safetensors files: what it takes, what it refuses and in what words, and that nothing leaks on the way. */
+/* The reader of .safetensors files: accepted files, refusals with their messages, and no leaks. */
 #include "temp_file.h"
 
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-/* Checkpoints in several files with an index: read as one, and what is wrong with an index. */
+/* Checkpoints in several files with an index are read as one; invalid indices are refused. */
 #include "checkpoint_file.h"
 
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-/* How much of the machine a process may use, on made-up machines and on this one, and what follows from it: threads that spin, requests
+/* How much of the machine a process may use, on simulated machines and on this one, and the consequences: threads that spin, requests
    for memory that are refused. */
 #include <ftw.h>
 #include <inttypes.h>

@@ -111,7 +111,7 @@ rvit_status rvit_forward_preprocess(const forward *f, rvit_view cu_seqlens)
     args.patch_size = f->model->info.patch_size;
     args.split = rvit_model_patch_split(f->model);
     args.out_stride = args.split * rvit_model_patch_width(f->model);
-    /* Each run copies the images to staged_pictures, or the op does. */
+    /* Each run copies the images to staged_images, or the op does. */
     args.source = view(f, f->stream->device->transfers ? plan->device_images : plan->staged_images);
     args.source_size = plan->staged_images.size;
     if (plan->device_images.place != RVIT_PLACE_NONE && !f->stream->device->transfers)

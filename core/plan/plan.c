@@ -7,7 +7,7 @@
 #include "core/base/status.h"
 #include "core/image/image_axes.h"
 #include "core/image/image_recipe.h"
-#include "core/plan/native.h"
+#include "core/plan/variable_resolution.h"
 #include "core/weights/quantize.h"
 
 int32_t rvit_stage_of_output(const rvit_prune_schedule *schedule, int32_t block)
@@ -83,13 +83,13 @@ static int64_t rows(const rvit_session_plan *p)
     return p->segments[0].rows;
 }
 
-/* At native resolution there may be room for more images than tokens. */
+/* With variable resolution max_images may exceed max_tokens. */
 static int64_t rows_or_images(const rvit_session_plan *p)
 {
     return rows(p) > p->desc.max_images ? rows(p) : p->desc.max_images;
 }
 
-/* Squares of patches that are merged. */
+/* The number of merge groups. */
 static int64_t units(const rvit_session_plan *p, const rvit_model *m)
 {
     return m->info.merge == 0 ? 0 : rows(p) / (m->info.merge * m->info.merge);
@@ -412,8 +412,8 @@ static rvit_status plan_limits(const rvit_model *m, const rvit_session_plan *p, 
         const float of_channel = c < 3 ? std[c] : 0.0f;
         if (!(of_channel > 0.0f))
             return rvit_fail(RVIT_UNSUPPORTED,
-                             "prune desc: tau is %g, but no file beside the model tells the std of its pictures, which the units of tau "
-                             "need: give 0, or pictures and a recipe",
+                             "prune desc: tau is %g, but no file beside the model has the std of its pixels, which tau "
+                             "needs: give 0, or images and a recipe",
                              tau);
         args->limits[c] = (float)(tau * (1.0 + 1.0 / 1024.0) / (double)of_channel);
     }
@@ -428,7 +428,7 @@ static rvit_status plan_pixelprune(const rvit_model *m, rvit_session_plan *p)
     args.max_len = p->segments[0].max_len;
     args.rows = p->segments[0].rows;
     args.columns = takes_images(p) ? rvit_model_patch_values(m) : rvit_model_row_values(m);
-    args.interleaved = !takes_images(p) && m->info.merge == 0; /* rows of other towers have channel after channel */
+    args.interleaved = !takes_images(p) && m->info.merge == 0; /* rows of models that merge are channel after channel */
     args.merge = m->info.merge;
     args.patch_merge = takes_images(p);
     RVIT_TRY(plan_limits(m, p, &args));
@@ -515,14 +515,13 @@ rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session
     rvit_prune_schedule schedule;
     RVIT_TRY(rvit_prune_resolve(desc->prune, model->info.depth, model->info.tokens - model->info.n_prefix, &schedule));
     if (!desc->variable_resolution && rvit_prune_by_pixels(&schedule))
-        return rvit_fail(RVIT_UNSUPPORTED,
-                         "session desc: variable_resolution is 0, but %s prunes at native resolution alone: set variable_resolution to 1",
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: variable_resolution is 0, but %s needs it: set variable_resolution to 1",
                          rvit_policy_name(schedule.policy));
     if (desc->variable_resolution) {
-        RVIT_TRY(rvit_native_check_policy(desc->prune, &schedule));
+        RVIT_TRY(rvit_variable_check_policy(desc->prune, &schedule));
         schedule.n_patches = 0; /* each image has its own */
     }
-    RVIT_TRY(rvit_native_check_units(model, &schedule));
+    RVIT_TRY(rvit_variable_check_units(model, &schedule));
     if (model->info.merge > 0)
         schedule.group_size = model->info.merge * model->info.merge;
     schedule.windowed = model->info.window > 0;

@@ -73,7 +73,7 @@ static const rvit_policy policies[] = {
      ALL_DEFAULTS(0.5, -1.0, -1.0, 0.1, 0.375, -1.0), FROM_THE_END(2), /* 9 of the 24 blocks of CLIP L/14 */
      BEST(CLS_ATTENTION, FLOOR), .probs = RVIT_PROBS_RECEIVED},
     {INFO(PIXELPRUNE, "arXiv 2604.00886",
-          "the patches whose pixels their neighbours do not predict; each image has its own number; at native resolution"),
+          "the patches whose pixels their neighbours do not predict; each image has its own number; needs variable resolution"),
      BEFORE_BLOCK, PARAMETERS(RVIT_PRUNE_TAU), ALL_DEFAULTS(-1.0, -1.0, -1.0, -1.0, -1.0, 0.0), BLOCKS(1, 0), .select = RVIT_SELECT_MASK,
      .by_pixels = 1},
 };

@@ -21,7 +21,7 @@ struct rvit_session {
 
     int64_t images_size; /* bytes of the staging buffer that the last run uses */
 
-    int64_t saturated; /* values cut off in all runs waited for */
+    int64_t saturated; /* saturated values of all finished runs */
 
     int32_t n_images; /* of the last run */
     int32_t pending;  /* enqueued, not waited for */

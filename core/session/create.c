@@ -1,11 +1,11 @@
-/* Creating sessions, and what one takes: the checks of its desc, and the trial of dense_fallback. */
+/* Creates sessions and computes the memory that one needs. */
 #include <raggedvit/experimental.h>
 
 #include "core/base/args.h"
 #include "core/base/entry.h"
 #include "core/base/status.h"
-#include "core/plan/native.h"
-#include "core/session/dense_trial.h"
+#include "core/plan/variable_resolution.h"
+#include "core/session/autotune.h"
 #include "core/session/input.h"
 #include "core/session/session.h"
 
@@ -18,7 +18,7 @@ static rvit_status check_block(const rvit_model *model, const char *field, int32
                      (int)-depth, (int)depth - 1, (int)depth);
 }
 
-/* Where merged rows of n mergers go on the device. */
+/* The caller's buffer for the merged rows of n mergers. */
 static rvit_status check_merged(const rvit_model *model, const rvit_session_desc *desc, const char *field, rvit_view view, int32_t output,
                                 int32_t n)
 {
@@ -76,7 +76,7 @@ static rvit_status check_desc(const rvit_model *model, const rvit_session_desc *
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_images is %d, expected 1..%d", (int)desc->max_images, 1 << 20);
     if (desc->trace < 0 || desc->trace > RVIT_TRACE_INPUTS)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: trace is %d, expected 0 to 3", (int)desc->trace);
-    RVIT_TRY(rvit_native_check(model, desc));
+    RVIT_TRY(rvit_variable_check(model, desc));
     const int64_t rows = (int64_t)desc->max_images * model->info.tokens;
     if (!desc->variable_resolution && rows > INT32_MAX - 1)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_images is %d, which at %d tokens an image is more than %d rows",
@@ -89,14 +89,14 @@ static rvit_status check_desc(const rvit_model *model, const rvit_session_desc *
     return rvit_session_input_check_desc(model, desc);
 }
 
-/* The caller's desc, complete and checked but for what it says of pruning: the plan knows that. */
+/* Copies, completes and checks the caller's desc, except for its pruning, which rvit_session_plan_create checks. */
 static rvit_status complete(const rvit_model *model, const rvit_session_desc *given, rvit_session_desc *desc)
 {
     *desc = (rvit_session_desc)RVIT_SESSION_DESC_INIT;
     if (given != NULL)
         RVIT_TRY(rvit_args_copy(desc, sizeof *desc, given, "session desc"));
     if (desc->variable_resolution)
-        rvit_native_complete(model, desc);
+        rvit_variable_complete(model, desc);
     return check_desc(model, desc);
 }
 
@@ -107,12 +107,12 @@ rvit_status rvit_session_create(rvit_model *model, const rvit_session_desc *give
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_create: model or out_session is NULL");
     rvit_session_desc desc;
     RVIT_TRY(complete(model, given, &desc));
-    rvit_session_info trial = RVIT_SESSION_INFO_INIT;
-    RVIT_TRY(rvit_dense_trial(model, &desc, &trial));
+    rvit_session_info info = RVIT_SESSION_INFO_INIT;
+    RVIT_TRY(rvit_autotune(model, &desc, &info));
     rvit_session *session = NULL;
     RVIT_TRY(rvit_session_open(model, &desc, &session));
-    trial.n_stages = session->info.n_stages;
-    session->info = trial;
+    info.n_stages = session->info.n_stages;
+    session->info = info;
     *out_session = session;
     return RVIT_OK;
 }
@@ -123,7 +123,7 @@ static void raise_to(int64_t *most, int64_t size)
         *most = size;
 }
 
-/* Raises *most to what a session of this desc takes. */
+/* Raises each size in *most to that of a session with this desc. */
 static rvit_status add_session(const rvit_model *model, const rvit_session_desc *desc, rvit_memory_info *most)
 {
     const rvit_session_plan *plan = NULL;
@@ -142,12 +142,12 @@ rvit_status rvit_session_memory(rvit_model *model, const rvit_session_desc *give
     RVIT_ENTRY;
     if (model == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_memory: model is NULL");
-    rvit_session_desc desc, others[RVIT_DENSE_TRIAL_SESSIONS];
+    rvit_session_desc desc, others[RVIT_AUTOTUNE_SESSIONS];
     RVIT_TRY(complete(model, given, &desc));
     rvit_memory_info memory = RVIT_MEMORY_INFO_INIT;
     RVIT_TRY(add_session(model, &desc, &memory));
     int32_t n;
-    RVIT_TRY(rvit_dense_trial_sessions(model, &desc, others, &n));
+    RVIT_TRY(rvit_autotune_sessions(model, &desc, others, &n));
     for (int32_t i = 0; i < n; i++)
         RVIT_TRY(add_session(model, &others[i], &memory));
     return rvit_args_return(out_memory, &memory, sizeof memory, "memory info");

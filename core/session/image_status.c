@@ -1,10 +1,10 @@
-/* Images of a run that have no result: those that could not be pruned, and those whose results are not finite. The others have theirs.
+/* Finds the images of a run that failed: they could not be pruned, or their results are not finite. The other images keep their results.
 
-   NaN and infinity spread, so that few values tell. What goes into a norm or a product is in all values of the row that comes out, and
-   attention takes it to all rows of its image. So results with a row for each image are read whole, which is some KB. Of those with a row
-   for each token each value of the image's first row is read, for what a weight breaks in one column, and the first value of each other
-   row, for what overflows in the last MLP, behind all attention. Attention is read whole, because heads and windows stand apart. What
-   stays unread: one sum of float32 that overflows by itself, in a row that no norm follows. */
+   NaN and infinity spread: a norm or a GEMM spreads them over a row, attention over all rows of the image. So a few values per image are
+   enough. Results with one row per image are read completely (a few KB). Of results with one row per token, the first row of an image is
+   read completely, which finds a column that a bad weight breaks, and so is the first value of each other row, which finds an overflow in
+   the last MLP, after all attention. Attention weights are read completely, because heads and windows are independent. Only a single
+   float32 sum that overflows in a row that no norm follows goes unnoticed. */
 #include <math.h>
 #include <string.h>
 
@@ -15,21 +15,19 @@
 
 #define F16_MAX 65504.0f
 
-enum { KINDS = 3, OF_MASK = 1, OUTPUTS = KINDS * RVIT_PRUNE_MAX_STAGES }; /* KINDS: of errors of rvit_select */
-/* What the input of an image is: added to a number. GOOD: pixels that the host has seen, none of which is NaN, infinite or beyond what
-   float16 holds. */
+/* The error code of an image: 0: none; 1..OUTPUTS: KINDS * stage + an error code of rvit_select (1..KINDS); above: OUTPUTS + 1 + the
+   rvit_result that is not finite. */
+enum { KINDS = 3, OF_MASK = 1, OUTPUTS = KINDS * RVIT_PRUNE_MAX_STAGES };
+/* The state of the image's input, ORed into its code. GOOD: the pixels are in host memory, finite and at most F16_MAX. */
 enum { INPUT_GOOD = 0, INPUT_BAD = 1 << 16, INPUT_UNKNOWN = 1 << 17 };
 
-/* Numbers past those of stages are OUTPUTS + 1 + an rvit_result. */
-
-/* A check of what a run gave. */
 typedef struct check {
     const rvit_session *session;
-    int32_t *image_errors; /* 0, or a number and what the input is */
-    int32_t first;         /* the first image that has a result which is not finite; -1: none */
+    int32_t *image_errors; /* codes */
+    int32_t first;         /* the first image with a result that is not finite; -1: none */
 } check;
 
-/* The exponent of what is not finite is all ones: one more carries into the sign. */
+/* The exponent of NaN and infinity is all ones: adding one to it carries into the sign bit. */
 static uint32_t carry_of(float value)
 {
     return (rvit_float_bits(value) & 0x7f800000u) + 0x00800000u;
@@ -59,7 +57,7 @@ static int are_pixels(const float *values, int64_t n)
     return good;
 }
 
-/* Of float16, whose bits without the sign are infinite or NaN from 0x7c00 on. */
+/* float16 values: without the sign, infinity is 0x7c00, and NaN is above. */
 static int are_half_pixels(const uint16_t *values, int64_t n)
 {
     int good = 1;
@@ -68,16 +66,16 @@ static int are_half_pixels(const uint16_t *values, int64_t n)
     return good;
 }
 
-static int32_t picture_is(const rvit_session *s, int32_t image)
+static int32_t state_of_pixels(const rvit_session *s, int32_t image)
 {
-    const int32_t *region = rvit_session_host(s, s->plan->staged_images);
-    const void *entry = region + RVIT_IMAGE_ENTRIES(s->plan->desc.max_images) + (int64_t)image * RVIT_IMAGE_ENTRY_WORDS;
+    const int32_t *staging = rvit_session_host(s, s->plan->staged_images);
+    const void *entry = staging + RVIT_IMAGE_ENTRIES(s->plan->desc.max_images) + (int64_t)image * RVIT_IMAGE_ENTRY_WORDS;
     const rvit_image_entry *e = entry;
     if (e->read != RVIT_IMAGE_READ_F32 && e->read != RVIT_IMAGE_READ_F16)
         return INPUT_GOOD;
     if (e->on_device)
         return INPUT_UNKNOWN;
-    const char *planes = (const char *)region + ((uint64_t)e->offset_high << 32 | e->offset_low);
+    const char *planes = (const char *)staging + ((uint64_t)e->offset_high << 32 | e->offset_low);
     int good = 1;
     for (uint64_t plane = 0; plane < 3; plane++)
         for (int64_t y = 0; y < e->height; y++) {
@@ -87,14 +85,14 @@ static int32_t picture_is(const rvit_session *s, int32_t image)
     return good ? INPUT_GOOD : INPUT_BAD;
 }
 
-static int32_t input_is(const rvit_session *s, int32_t image)
+static int32_t state_of_input(const rvit_session *s, int32_t image)
 {
     const rvit_model_info *info = &s->model->info;
     const float *input = rvit_session_host(s, s->plan->input);
-    if (image >= s->n_images) /* of a run before the last */
+    if (image >= s->n_images) /* of an earlier run */
         return INPUT_UNKNOWN;
     if (s->plan->desc.input == RVIT_INPUT_IMAGES)
-        return picture_is(s, image);
+        return state_of_pixels(s, image);
     if (input == NULL)
         return INPUT_UNKNOWN;
     int64_t begin = image, rows = 1, columns = (int64_t)info->channels * info->image_height * info->image_width;
@@ -118,25 +116,25 @@ static const char *reason_of(const rvit_session *s, int32_t input)
                                : "its pixels are not finite, or weights are not, or the model overflows float32";
 }
 
-static rvit_status fail_image(const rvit_session *s, int32_t image, int32_t number)
+static rvit_status fail_image(const rvit_session *s, int32_t image, int32_t code)
 {
     static const char *const words[KINDS] = {"a score is NaN", "the given mask drops a prefix token",
                                              "scores are negative, infinite or all zero, and cannot be added up"};
-    const int32_t input = number & (INPUT_BAD | INPUT_UNKNOWN);
+    const int32_t input = code & (INPUT_BAD | INPUT_UNKNOWN);
     const rvit_status status = input == INPUT_BAD ? RVIT_INVALID_ARGUMENT : RVIT_NOT_FINITE;
     const char *reason = reason_of(s, input);
-    number = (number & ~input) - 1;
-    if (number >= OUTPUTS)
-        return rvit_fail(status, "image %d: its %s are not finite: %s", (int)image, rvit_result_name((rvit_result)(number - OUTPUTS)),
+    code = (code & ~input) - 1;
+    if (code >= OUTPUTS)
+        return rvit_fail(status, "image %d: its %s are not finite: %s", (int)image, rvit_result_name((rvit_result)(code - OUTPUTS)),
                          reason);
-    const int32_t stage = number / KINDS, kind = number % KINDS, block = s->plan->schedule.blocks[stage];
+    const int32_t stage = code / KINDS, kind = code % KINDS, block = s->plan->schedule.blocks[stage];
     if (kind == OF_MASK)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "image %d: %s at prune stage %d (block %d)", (int)image, words[kind], (int)stage,
                          (int)block);
     return rvit_fail(status, "image %d: %s at prune stage %d (block %d): %s", (int)image, words[kind], (int)stage, (int)block, reason);
 }
 
-/* What the stages reported. The first image of the first stage that did; -1: none. */
+/* Takes over and clears the errors of the stages. Returns the first image of the first stage that has one; -1: none. */
 static int32_t take_reports(rvit_session *s, int32_t *image_errors)
 {
     const rvit_session_plan *plan = s->plan;
@@ -149,7 +147,7 @@ static int32_t take_reports(rvit_session *s, int32_t *image_errors)
             continue;
         for (size_t image = n; image-- > 0;)
             if (reported[1 + image] != 0 && image_errors[image] == 0) {
-                image_errors[image] = (KINDS * i + reported[1 + image]) | input_is(s, (int32_t)image);
+                image_errors[image] = (KINDS * i + reported[1 + image]) | state_of_input(s, (int32_t)image);
                 of_stage = (int32_t)image;
             }
         first = first < 0 ? of_stage : first;
@@ -160,12 +158,12 @@ static int32_t take_reports(rvit_session *s, int32_t *image_errors)
 
 static void note(check *c, int32_t image, rvit_result what)
 {
-    c->image_errors[image] = (OUTPUTS + 1 + (int32_t)what) | input_is(c->session, image);
+    c->image_errors[image] = (OUTPUTS + 1 + (int32_t)what) | state_of_input(c->session, image);
     if (c->first < 0 || image < c->first)
         c->first = image;
 }
 
-/* A result with a row for each image. */
+/* A result with one row per image. */
 static void check_images(check *c, rvit_result what, const rvit_result_view *view)
 {
     const float *values = view->data;
@@ -174,7 +172,7 @@ static void check_images(check *c, rvit_result what, const rvit_result_view *vie
             note(c, i, what);
 }
 
-/* A result with a row for each token that a stage leaves, or for `area` of them. */
+/* A result with one row per token after a stage, or per `area` tokens. */
 static void check_tokens(check *c, rvit_result what, const rvit_result_view *view, int32_t area)
 {
     const int32_t *cu = rvit_session_cu_seqlens(c->session, view->stage);
@@ -188,7 +186,7 @@ static void check_tokens(check *c, rvit_result what, const rvit_result_view *vie
     }
 }
 
-/* What the host has of a result. */
+/* Results in device memory are not checked. */
 static void check_result(check *c, rvit_result what, int32_t index)
 {
     const rvit_result_view view = rvit_session_values(c->session, what, index);

@@ -1,4 +1,4 @@
-/* The input of a session's runs: which input its desc and a run may have, and the staging buffer of images. */
+/* The input of a session's runs: checks of desc and run args, and the staging buffer of images. */
 #include "core/session/input.h"
 
 #include "core/base/status.h"
@@ -45,7 +45,7 @@ static rvit_status check_view(const rvit_session_desc *desc)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: input_view is %s, but input_memory is %s", is_given ? "given" : "absent",
                          memories[desc->input_memory]);
     if (desc->input_memory == RVIT_INPUT_RUN && desc->logits.buffer != NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: logits is given, but with input_memory RUN each run brings its own");
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: logits is given, but with input_memory RUN each run has its own");
     if (desc->input_bytes != 0 || desc->recipe != NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: %s is given, but input is %s",
                          desc->input_bytes != 0 ? "input_bytes" : "recipe", kinds[desc->input]);
@@ -65,17 +65,17 @@ rvit_status rvit_session_input_check_desc(const rvit_model *model, const rvit_se
     return desc->input == RVIT_INPUT_IMAGES ? check_images(model, desc) : check_view(desc);
 }
 
-/* Views are of runs with RVIT_INPUT_RUN only. */
+/* Runs have views with RVIT_INPUT_RUN only. */
 static rvit_status check_run_views(const rvit_session *s, const rvit_run_args *args)
 {
-    const int brings = s->plan->desc.input_memory == RVIT_INPUT_RUN, has_head = s->model->info.n_classes > 0;
+    const int has_views = s->plan->desc.input_memory == RVIT_INPUT_RUN, has_head = s->model->info.n_classes > 0;
     const int has_view = args->input.view.buffer != NULL, has_logits = args->logits.buffer != NULL;
-    if (!brings && (has_view || has_logits))
+    if (!has_views && (has_view || has_logits))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: %s is given, but the session's input_memory is %s",
                          has_view ? "input.view" : "logits", memories[s->plan->desc.input_memory]);
-    if (brings && args->n_images > 0 && !has_view)
+    if (has_views && args->n_images > 0 && !has_view)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: input.view is absent, but the session's input_memory is RUN");
-    if (brings && args->n_images > 0 && has_logits != has_head)
+    if (has_views && args->n_images > 0 && has_logits != has_head)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: logits is %s, but the model has %s", has_logits ? "given" : "absent",
                          has_head ? "a head" : "no head");
     return RVIT_OK;
@@ -110,7 +110,7 @@ rvit_status rvit_session_input_write_images(rvit_session *s, const rvit_run_args
     images.max_images = plan->desc.max_images;
     images.max_rows = plan->segments[0].rows;
     images.patch_size = s->model->info.patch_size;
-    /* The rows of prefix tokens are left out where each image has a grid of its own: the positions bring them. */
+    /* With variable resolution, embed_variable inserts the prefix rows. */
     images.n_prefix = plan->desc.variable_resolution ? 0 : s->model->info.n_prefix;
     images.one_target = !plan->desc.variable_resolution;
     images.pixels = plan->desc.input_view;

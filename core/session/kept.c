@@ -1,38 +1,38 @@
-/* Which tokens of the unpruned images the rows of a run's results stand for: followed stage by stage. */
+/* Traces the rows of a run's results back to the tokens of the unpruned images, stage by stage. */
 #include "core/session/kept.h"
 
 #include <string.h>
 
 #include "core/base/entry.h"
 #include "core/base/status.h"
-#include "core/session/native.h"
+#include "core/session/variable_resolution.h"
 
-/* Of the unpruned image. */
+/* The length of the unpruned image. */
 static int32_t tokens_of(const rvit_session *s, int32_t image)
 {
     const int32_t *cu = rvit_session_cu_seqlens(s, -1);
     return cu[image + 1] - cu[image];
 }
 
-/* Calls for each row of an image before a stage that is in a row afterwards, both counted from the image's first: rows that stay, in the
-   order that they have afterwards, and rows that were merged into them. */
+/* Called for each row of an image that a stage keeps (itself = 1, in the order of the rows after the stage), and for each row that it
+   merges into one of these (itself = 0). before and after: the row before and after the stage, from 0 within the image. */
 typedef void (*follow_fn)(void *context, int32_t before, int32_t after, int32_t itself);
 
 typedef struct followed {
-    int32_t begin, n, left, area; /* left: rows that stay; area: rows of a unit; 0: there are none */
+    int32_t begin, n, left, area; /* left: rows after the stage; area: rows of a merge group, or 0 */
     const uint8_t *keep;
     const int32_t *next_rows;  /* NULL: nothing is merged */
-    const int32_t *group_rows; /* NULL: rows are in the order of what a session gives, not of windows */
-    int32_t *given;            /* with both: the row that a session gives each row as */
+    const int32_t *group_rows; /* NULL: rows are in the order of the results; otherwise in the order of the windows */
+    int32_t *given;            /* with both: from a row in the order of the windows to its row in the order of the results */
 } followed;
 
-/* Marks, links and places come from the device and are trusted in nothing: a row of another image is -1. */
+/* Values from the device are not trusted: a row outside the image becomes -1. */
 static int32_t row_of_image(const followed *f, int64_t row)
 {
     return row >= f->begin && row < (int64_t)f->begin + f->n ? (int32_t)row - f->begin : -1;
 }
 
-/* A row that stays, and those merged into it: fewer than there are rows. */
+/* Calls for a kept row and the rows merged into it. The bound on merged ends the loop if next_rows has a cycle. */
 static void follow_kept(const followed *f, int32_t row, int32_t at, int32_t after, follow_fn call, void *context)
 {
     if (after >= f->left)
@@ -76,7 +76,7 @@ static void follow(const rvit_session *s, int32_t index, int32_t image, follow_f
         }
         return;
     }
-    /* The prefix, then what is left of the rows of even place, then of odd place (rvit_bipartite_match). */
+    /* The order of bipartite matching: the prefix, then the kept even rows, then the kept odd rows. */
     for (int32_t pass = 0; pass < 3; pass++)
         for (int32_t row = 0; row < f.n; row++)
             if ((row < n_prefix ? 0 : 1 + row % 2) == pass && f.keep[row])
@@ -87,7 +87,7 @@ typedef struct composition {
     const int32_t *tokens_before;
     const float *sizes_before; /* NULL: all 1 */
     int32_t *tokens;
-    float *sizes; /* NULL: not asked for */
+    float *sizes; /* NULL: not needed */
 } composition;
 
 static void compose_row(void *context, int32_t before, int32_t after, int32_t itself)
@@ -99,7 +99,6 @@ static void compose_row(void *context, int32_t before, int32_t after, int32_t it
         c->sizes[after] += c->sizes_before == NULL ? 1.0f : c->sizes_before[before];
 }
 
-/* Follows each kept row back to the unpruned image, stage by stage. */
 static void compose_kept(const rvit_session *s)
 {
     const int32_t *tokens_before = NULL, *cu_before = rvit_session_cu_seqlens(s, -1);
@@ -119,7 +118,7 @@ static void compose_kept(const rvit_session *s)
                 if (sizes_before != NULL)
                     c.sizes_before = sizes_before + cu_before[image];
             }
-            memset(c.tokens, 0xff, (size_t)n * sizeof *c.tokens); /* -1, which a fused row keeps */
+            memset(c.tokens, 0xff, (size_t)n * sizeof *c.tokens); /* -1: a fused row */
             follow(s, i, image, compose_row, &c);
         }
         tokens_before = kept;
@@ -128,7 +127,7 @@ static void compose_kept(const rvit_session *s)
     }
 }
 
-/* The session belongs to one thread at a time, so that a const one may be filled in. */
+/* Only one thread at a time may use a session, so the cast from const is safe. */
 void rvit_session_need_kept(const rvit_session *session)
 {
     if (session->has_kept)
@@ -169,7 +168,7 @@ rvit_status rvit_session_feature_grid(const rvit_session *session, int32_t image
     if (!session->has_results || image < 0 || image >= session->n_images)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_feature_grid: there is no result of image %d", (int)image);
     const rvit_model_info *info = &session->model->info;
-    /* For each token, the row it is in: first of the unpruned image, then after each stage. */
+    /* The row of each token: in the unpruned image, then after each stage. */
     const int32_t tokens = tokens_of(session, image);
     int32_t *row = rvit_session_host(session, session->plan->token_row), *to = row + tokens;
     for (int32_t t = 0; t < tokens; t++)
@@ -183,7 +182,7 @@ rvit_status rvit_session_feature_grid(const rvit_session *session, int32_t image
     const int32_t begin = rvit_session_cu_seqlens(session, session->plan->schedule.n_stages - 1)[image];
     const float *features = (const float *)rvit_session_host(session, session->plan->features) + (int64_t)begin * info->dim;
     for (int32_t t = info->n_prefix; t < tokens; t++) {
-        float *out = out_grid + (int64_t)rvit_native_place(session, image, t - info->n_prefix) * info->dim;
+        float *out = out_grid + (int64_t)rvit_variable_place(session, image, t - info->n_prefix) * info->dim;
         if (row[t] >= 0)
             memcpy(out, features + (int64_t)row[t] * info->dim, (size_t)info->dim * sizeof *out);
         for (int32_t d = 0; d < info->dim && row[t] < 0; d++)

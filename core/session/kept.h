@@ -1,10 +1,10 @@
-/* Which tokens of the unpruned images the rows of a run's results stand for. */
+/* The tokens of the unpruned images that the rows of a run's results hold. */
 #ifndef RVIT_CORE_SESSION_KEPT_H
 #define RVIT_CORE_SESSION_KEPT_H
 
 #include "core/plan/state.h"
 
-/* Fills the stages' arrays kept and kept_sizes of the last run, when they are first asked for. */
+/* Fills the stages' arrays kept and kept_sizes of the last run, on the first request. */
 void rvit_session_need_kept(const rvit_session *session);
 
 #endif

@@ -1,4 +1,4 @@
-/* The memory of a session: what its plan asks for, and what the device needs before the first run. */
+/* Allocates the arrays of a session's plan and initialises those that the first run needs. */
 #include <string.h>
 
 #include "core/session/memory.h"
@@ -32,7 +32,7 @@ static rvit_status copy_and_wait(rvit_stream *stream, const rvit_copy_args *args
     return rvit_stream_synchronize(stream);
 }
 
-/* The tables go to the device by way of the upload buffer. */
+/* Copies the tables to the device through the upload buffer. */
 static rvit_status write_tables(const rvit_session *s)
 {
     const rvit_session_plan *plan = s->plan;
@@ -61,7 +61,7 @@ static rvit_status write_tables(const rvit_session *s)
     args.size = plan->tables.size;
     if (!s->stream->deferred)
         return copy_and_wait(s->stream, &args);
-    /* A stream of the caller's that cannot be waited for. */
+    /* The library cannot wait for the caller's stream. */
     rvit_stream *stream = NULL;
     RVIT_TRY(rvit_stream_create(s->model->device, &stream));
     const rvit_status status = copy_and_wait(stream, &args);

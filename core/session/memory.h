@@ -4,10 +4,10 @@
 
 #include "core/plan/state.h"
 
-/* Allocates what the plan asks for and fills what is needed before the first run. model, plan and stream are set. */
+/* Allocates the arrays of the plan and fills those that are needed before the first run. model, plan and stream must be set. */
 rvit_status rvit_session_allocate(rvit_session *session);
 void rvit_session_free(rvit_session *session);
-/* Sets the errors of all stages and images to none. */
+/* Clears the errors of all stages. */
 void rvit_session_forget_errors(const rvit_session *session);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a session gives back. */
+/* The results of a session. */
 #include "core/session/results.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "core/session/memory.h"
 #include "core/session/trace.h"
 
-/* Lengths: each image has room in what the stage leaves, and no more rows than before. */
+/* Checks the lengths after a stage: each image fits the planned capacity and has not grown. */
 static rvit_status check_layout(const rvit_session *s, int32_t stage)
 {
     const rvit_segment *left = &s->plan->segments[stage + 1];
@@ -29,7 +29,7 @@ static rvit_status check_layout(const rvit_session *s, int32_t stage)
     return RVIT_OK;
 }
 
-/* What select has reported: of the batch and of each image, numbers that it documents. */
+/* Checks that the errors that rvit_select wrote for the batch and for each image are among those that it documents. */
 static rvit_status check_errors(const rvit_session *s, int32_t stage)
 {
     enum { KINDS = 3 };
@@ -59,12 +59,12 @@ rvit_status rvit_session_check_results(const rvit_session *session)
     return status;
 }
 
-/* Columns of a result. */
+/* The columns of a result. */
 typedef enum result_width { ONE, DIM, HEADS, CLASSES, POOLED, MERGED } result_width;
-/* What a result has a row for: an image, or each token that a stage leaves. */
+/* What the rows of a result are: images, or the tokens after a stage. */
 typedef enum result_layout {
     IMAGES,
-    OF_INDEX, /* the stage that the caller asks for */
+    OF_INDEX, /* the stage that index selects */
     LAST_STAGE,
     LAST_ATTENTION,
     RECEIVED_BLOCK,
@@ -72,7 +72,7 @@ typedef enum result_layout {
     DEEPSTACK_BLOCK
 } result_layout;
 
-/* The results. array: where rvit_session_plan has it; OF_INDEX: where rvit_stage_plan does. */
+/* array: its offset in rvit_session_plan; with OF_INDEX, in rvit_stage_plan. */
 static const struct {
     const char *name;
     int32_t output; /* 0: every session has it */
@@ -184,7 +184,7 @@ static void normalize(const float *x, int32_t dim, float *out)
         out[d] = (float)((double)x[d] / norm);
 }
 
-/* Of attention pooling without a head, and of CLIP's projection, the logits are the projected rows. */
+/* The logits are the projected rows if they come from CLIP's projection or from attention pooling without a head. */
 static const void *projected_of(const rvit_session *s)
 {
     const rvit_session_plan *plan = s->plan;
@@ -199,7 +199,7 @@ static const void *projected_of(const rvit_session *s)
     return normalized;
 }
 
-/* Whether the session has the result, and the result this index. */
+/* Checks that the session has the result and that index is in range. */
 static rvit_status check_result(const rvit_session *s, rvit_result what, int32_t index)
 {
     const int32_t n_stages = s->plan->schedule.n_stages, of_stage = kinds[what].layout == OF_INDEX;

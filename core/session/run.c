@@ -1,26 +1,26 @@
-/* Runs of a session. */
+/* Checks and enqueues the runs of a session, and waits for them. */
 #include <string.h>
 
 #include "core/base/args.h"
 #include "core/base/entry.h"
 #include "core/base/status.h"
 #include "core/session/input.h"
-#include "core/session/native.h"
+#include "core/session/variable_resolution.h"
 #include "core/session/results.h"
 
-/* The layout of the unpruned run, as the masks have it. */
+/* The layout of the unpruned images, which is that of the masks. */
 static const int32_t *run_layout(const rvit_session *s)
 {
     return rvit_session_host(s, s->plan->desc.variable_resolution ? s->plan->run_cu_seqlens : s->plan->host_cu_seqlens);
 }
 
-/* The masks of a stage, one image behind another. */
+/* The masks of a stage, image after image. */
 static const uint8_t *mask_of(const rvit_session *s, const rvit_run_args *args, int32_t stage)
 {
     return args->keep + (int64_t)stage * run_layout(s)[args->n_images];
 }
 
-/* Whether the masks up to a stage keep a token. */
+/* Whether the masks of stages 0..stage keep a token. */
 static int stays(const rvit_session *s, const rvit_run_args *args, int32_t stage, int32_t token)
 {
     for (int32_t i = 0; i <= stage; i++)
@@ -29,7 +29,7 @@ static int stays(const rvit_session *s, const rvit_run_args *args, int32_t stage
     return 1;
 }
 
-/* Without prefix tokens a mask could leave nothing of an image. */
+/* Without prefix tokens, masks could drop all tokens of an image. */
 static rvit_status check_some_left(const rvit_session *s, const rvit_run_args *args)
 {
     const int32_t *cu = run_layout(s), n_stages = s->plan->schedule.n_stages;
@@ -43,7 +43,7 @@ static rvit_status check_some_left(const rvit_session *s, const rvit_run_args *a
     return RVIT_OK;
 }
 
-/* Given sets must fit what the policy leaves at most, which the memory of a stage is planned for. */
+/* RVIT_TRACE_GIVEN: the masks must keep no more than the policy could, because the memory of the stages is planned for that. */
 static rvit_status check_room(const rvit_session *s, const rvit_run_args *args)
 {
     const int32_t *cu = run_layout(s);
@@ -82,7 +82,7 @@ static rvit_status check_masks(const rvit_session *s, const rvit_run_args *args)
     return n_prefix > 0 ? RVIT_OK : check_some_left(s, args);
 }
 
-/* A stage's mask is over the tokens that the stages before it left. */
+/* The mask of a stage covers the tokens that earlier stages left, so masks are compacted. */
 static void write_masks(const rvit_session *s, const rvit_run_args *args)
 {
     const int32_t tokens = run_layout(s)[args->n_images];
@@ -94,7 +94,7 @@ static void write_masks(const rvit_session *s, const rvit_run_args *args)
     }
 }
 
-/* Checks the arguments, and lays out what the host hands over. */
+/* Checks the arguments and lays out the run; images are written to the staging buffer. */
 static rvit_status check_run(rvit_session *s, const rvit_run_args *args, int masked)
 {
     const rvit_session_desc *desc = &s->plan->desc;
@@ -108,7 +108,7 @@ static rvit_status check_run(rvit_session *s, const rvit_run_args *args, int mas
     if (desc->input == RVIT_INPUT_IMAGES)
         RVIT_TRY(rvit_session_input_write_images(s, args));
     if (desc->variable_resolution)
-        RVIT_TRY(rvit_native_lay_out(s, args));
+        RVIT_TRY(rvit_variable_lay_out(s, args));
     if (masked && args->n_images > 0)
         RVIT_TRY(check_masks(s, args));
     if (!masked && args->keep != NULL)
@@ -118,17 +118,17 @@ static rvit_status check_run(rvit_session *s, const rvit_run_args *args, int mas
     return RVIT_OK;
 }
 
-/* The patch cut of a run, which lays out the rows of the whole capacity. */
-static rvit_status cut_of(const rvit_session *s, const rvit_run_args *args, rvit_op *out_op)
+/* The patchify op of a run. It lays out the rows of the whole capacity. */
+static rvit_status patchify_of(const rvit_session *s, const rvit_run_args *args, rvit_op *out_op)
 {
     rvit_op op = {.type = RVIT_OP_PATCHIFY, .patchify = s->patchify};
     op.patchify.images = args->input.view;
     const int native = s->plan->desc.variable_resolution;
     if (!s->plan->desc.fixed_batch && !native)
         op.patchify.live_images.offset += 4 * (int64_t)args->n_images;
-    /* The view may hold no more than this run's images, and the op reads no more: it is checked as if the capacity were their number. */
+    /* The op reads only this run's images, and the view may hold no more: check it for their number, not for the capacity. */
     if (!s->stream->device->binds_capacity)
-        op.patchify.n_images = native ? rvit_native_patches(s, args->n_images) : args->n_images;
+        op.patchify.n_images = native ? rvit_variable_patches(s, args->n_images) : args->n_images;
     RVIT_TRY(rvit_op_check(s->stream->device, &op));
     op.patchify.n_images = s->patchify.n_images;
     *out_op = op;
@@ -143,13 +143,13 @@ static rvit_status head_of(const rvit_session *s, const rvit_run_args *args, rvi
     return rvit_op_check(s->stream->device, out_op);
 }
 
-/* With RVIT_INPUT_RUN; n_images > 0. */
+/* For RVIT_INPUT_RUN; n_images > 0. */
 static rvit_status launch_with_views(const rvit_session *s, const rvit_run_args *args)
 {
     const rvit_backend_api *api = s->stream->device->api;
     const int has_head = s->model->info.n_classes > 0;
     rvit_op ops[2];
-    RVIT_TRY(cut_of(s, args, &ops[0]));
+    RVIT_TRY(patchify_of(s, args, &ops[0]));
     if (has_head)
         RVIT_TRY(head_of(s, args, &ops[1]));
     if (s->stream->device->takes_ops)
@@ -159,7 +159,6 @@ static rvit_status launch_with_views(const rvit_session *s, const rvit_run_args 
     return has_head ? api->stream_enqueue(s->stream, &ops[1], 1) : RVIT_OK;
 }
 
-/* Into mapped memory. */
 static rvit_status launch(const rvit_session *s, const rvit_run_args *args)
 {
     RVIT_TRY(rvit_session_input_send(s));
@@ -167,7 +166,7 @@ static rvit_status launch(const rvit_session *s, const rvit_run_args *args)
         return rvit_program_launch(s->program, s->stream);
     if (args->n_images > 0)
         return launch_with_views(s, args);
-    /* Nothing to compute; the layouts end where they begin, as those of any run begin. */
+    /* Nothing to compute: n_images is 0, and so is the only entry of each layout. */
     for (int32_t i = 0; i < s->plan->schedule.n_stages; i++)
         *(int32_t *)rvit_session_host(s, s->plan->stages[i].cu_seqlens) = 0;
     return RVIT_OK;
@@ -183,21 +182,21 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
     const rvit_session_plan *plan = session->plan;
     const rvit_session_desc *desc = &plan->desc;
     const int masked = rvit_prune_takes_mask(&plan->schedule);
-    /* A pending run still reads what the host hands over; there is nothing of it where all comes from the device. */
-    const int on_device = desc->input_memory == RVIT_INPUT_RUN || (desc->input_memory == RVIT_INPUT_FIXED && desc->fixed_batch);
-    const int hands_over = masked || desc->variable_resolution || !on_device;
-    if (session->pending && hands_over)
+    /* A pending run still reads the session's host memory, unless its whole input is on the device. */
+    const int is_on_device = desc->input_memory == RVIT_INPUT_RUN || (desc->input_memory == RVIT_INPUT_FIXED && desc->fixed_batch);
+    const int reads_host = masked || desc->variable_resolution || !is_on_device;
+    if (session->pending && reads_host)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_enqueue: the run before has not been waited for");
     RVIT_TRY(check_run(session, &args, masked));
     int32_t *live_images = rvit_session_host(session, plan->live_images);
-    if (hands_over && live_images != NULL)
+    if (reads_host && live_images != NULL)
         *live_images = args.n_images;
     const rvit_model_info *info = &session->model->info;
     if (desc->input == RVIT_INPUT_TENSOR && args.input.data != NULL)
         memcpy(rvit_session_host(session, plan->input), args.input.data,
                (size_t)args.n_images * (size_t)info->channels * (size_t)info->image_height * (size_t)info->image_width * sizeof(float));
     if (desc->variable_resolution)
-        rvit_native_hand_over(session, &args);
+        rvit_variable_hand_over(session, &args);
     if (masked)
         write_masks(session, &args);
     RVIT_TRY(launch(session, &args));

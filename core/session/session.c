@@ -1,4 +1,4 @@
-/* A session: a recorded forward and its memory, opened and ended. */
+/* Opens and destroys sessions. */
 #include "core/session/session.h"
 
 #include "core/base/args.h"

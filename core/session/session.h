@@ -4,7 +4,7 @@
 
 #include "core/plan/state.h"
 
-/* A session of a desc that is complete and checked, as rvit_session_plan_create takes it; no trial. */
+/* Opens a session. desc is complete and checked, as for rvit_session_plan_create; dense_fallback is ignored. */
 rvit_status rvit_session_open(rvit_model *model, const rvit_session_desc *desc, rvit_session **out_session);
 
 #endif

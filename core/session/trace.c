@@ -1,4 +1,4 @@
-/* What experimental.h gives of a session: its select ops, and the values that it traces. */
+/* The functions of experimental.h on sessions: recorded select ops and traced values. */
 #include "core/session/trace.h"
 
 #include <raggedvit/experimental.h>
@@ -19,7 +19,7 @@ rvit_status rvit_session_get_select(const rvit_session *session, int32_t stage, 
     return rvit_args_return(out_args, &plan->stages[stage].select, sizeof plan->stages[stage].select, "select args");
 }
 
-/* An array of float32 with a row for each token before a stage; absent: data is NULL. */
+/* An array with one row per token after a stage (-1: of the unpruned images). data is NULL if the session does not have it. */
 static void set_rows(const rvit_session *s, rvit_session_array array, int32_t stage, int32_t width, rvit_dtype dtype, rvit_result_view *out)
 {
     out->data = array.place == RVIT_PLACE_NONE ? NULL : rvit_session_host(s, array);
@@ -29,7 +29,7 @@ static void set_rows(const rvit_session *s, rvit_session_array array, int32_t st
     out->rows = rvit_session_cu_seqlens(s, stage)[s->n_images];
 }
 
-/* What the blocks leave, from the embedding (-1) on. */
+/* The output of a block; -1: the embedding. */
 static void set_block(const rvit_session *s, int32_t block, rvit_result_view *out)
 {
     const rvit_session_plan *plan = s->plan;
@@ -46,7 +46,7 @@ static void set_input(const rvit_session *s, int32_t layer, rvit_result_view *ou
     out->data = (const uint8_t *)out->data + row * (block * (3 * dim + m->mlp_width) + linear * dim);
 }
 
-/* Tables that the session was recorded with: there from its creation on. */
+/* The tables are written when the session is created, so no run is needed. */
 static rvit_status set_counts(const rvit_session *s, int32_t stage, rvit_result_view *out)
 {
     const rvit_session_plan *plan = s->plan;

@@ -1,5 +1,5 @@
-/* Batches of the host on their way to the device: several threads copy a batch to pinned memory in chunks, and the caller enqueues the
-   device's copy of each chunk as soon as it and those before it are there. Pictures are copied by the same threads, piece by piece. */
+/* Transfers batches from the host to the device: several threads copy a batch to pinned memory in chunks, and the caller enqueues the
+   device's copy of each chunk as soon as it and those before it are there. Images are copied by the same threads, piece by piece. */
 #include "bindings.h"
 
 #include <pthread.h>

@@ -354,7 +354,7 @@ class Model(ModelBase):
             normalized: Divide the projection by its L2 norm.
             block_features: Block whose rows to return, before any norm; below 0 counts from the end (-2: the block
                 before the last).
-            received_attention: Block of which to return the attention that each row receives.
+            received_attention: Block whose attention, as each row receives it, to return.
             errors: "raise" raises for the first image that fails, and names it. "return" gives the others their
                 results; Result.errors says which failed and why: images that cannot be prepared, scores that are NaN
                 or cannot be added up, and results that are not finite.

@@ -179,7 +179,7 @@ def attention(
         is_causal: Must be False; None: the layer's.
         cu_seq_lens_q, cu_seq_lens_k: The layout of a packed batch, the same for both.
         max_length_q, max_length_k: Bounds of the sequence lengths.
-        **named: Further arguments, of which those in REFUSED are refused.
+        **named: Further arguments; those in REFUSED are refused.
 
     Returns:
         [B, tokens, heads, head_dim], and None for the probabilities.

@@ -100,7 +100,7 @@ class ModelTest(support.Case):
                     continue
                 if policy.name == "pixelprune":
                     self.fails(
-                        Status.UNSUPPORTED, "at native resolution alone", self.model.classify, self.images, policy.name
+                        Status.UNSUPPORTED, "variable_resolution is 0", self.model.classify, self.images, policy.name
                     )
                     continue
                 result = self.model.classify(

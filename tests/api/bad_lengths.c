@@ -1,4 +1,4 @@
-/* Layouts that break the rules: on the host, and on a device that checks what it is given. */
+/* Invalid layouts, on the host and on a device that validates its input. */
 #include "api.h"
 #include "good_ops.h"
 

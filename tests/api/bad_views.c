@@ -2,18 +2,18 @@
 #include "api.h"
 #include "bad_input.h"
 
-void expect_refused(const good_op *op, const any_args *spoilt, const char *word)
+void expect_refused(const good_op *op, const any_args *invalid, const char *word)
 {
-    const rvit_status status = op->call(H.stream[DEVICE], spoilt);
+    const rvit_status status = op->call(H.stream[DEVICE], invalid);
     if (status != RVIT_INVALID_ARGUMENT)
         fail_msg("%s with a bad %s gives %s", op->name, word, rvit_status_name(status));
     if (!strstr(rvit_status_detail(), op->name))
         fail_msg("the detail does not name the op %s: %s", op->name, rvit_status_detail());
-    expect_status(op->call(H.stream[DEVICE], spoilt), RVIT_INVALID_ARGUMENT, word);
+    expect_status(op->call(H.stream[DEVICE], invalid), RVIT_INVALID_ARGUMENT, word);
     /* Refused while recording, too, and not collected. */
     rvit_program *program = NULL;
     expect_ok(rvit_record_begin(H.stream[DEVICE]));
-    expect_status(op->call(H.stream[DEVICE], spoilt), RVIT_INVALID_ARGUMENT, word);
+    expect_status(op->call(H.stream[DEVICE], invalid), RVIT_INVALID_ARGUMENT, word);
     expect_status(rvit_record_end(H.stream[DEVICE], &program), RVIT_INVALID_ARGUMENT, NULL);
     assert_null(program);
 }

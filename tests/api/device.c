@@ -122,7 +122,7 @@ static void descs(void **state)
 }
 
 /* A Vulkan device of the caller's, in a build without Vulkan or on a machine without the loader. The handles are not looked into. */
-static void borrowed_without_vulkan(void)
+static void imported_without_vulkan(void)
 {
     rvit_device *device = NULL;
     rvit_vulkan_device_desc desc = RVIT_VULKAN_DEVICE_DESC_INIT;
@@ -132,7 +132,7 @@ static void borrowed_without_vulkan(void)
     assert_null(device);
 }
 
-/* A backend that is not in this build, or whose driver is not here, is UNAVAILABLE and says so. */
+/* A backend that is not in this build, or without a driver, is UNAVAILABLE with that reason. */
 static void absent_backends(void **state)
 {
     (void)state;
@@ -147,7 +147,7 @@ static void absent_backends(void **state)
             assert_int_not_equal(rvit_status_detail()[0], 0);
             assert_null(device);
             if (backends[i] == RVIT_BACKEND_VULKAN && (strstr(rvit_status_detail(), "build") || strstr(rvit_status_detail(), "libvulkan")))
-                borrowed_without_vulkan();
+                imported_without_vulkan();
         }
         rvit_device_destroy(device);
     }
@@ -282,7 +282,7 @@ static void cpu_float_mode(void **state)
         expect_ok(rvit_buffer_create(device, SIZE + SCORES, RVIT_BUFFER_READBACK, &out));
         expect_ok(rvit_buffer_create(device, 64 + 8 * ROWS, RVIT_BUFFER_UPLOAD, &rest));
         random_seed(10);
-        store_normal(RVIT_F32, rvit_buffer_host(x), 0, ROWS * DIM, 1e-19f); /* squares are subnormal */
+        store_normal(RVIT_F32, rvit_buffer_host(x), 0, ROWS * DIM, 1e-19f); /* x * x is subnormal */
         ((int32_t *)rvit_buffer_host(rest))[1] = ROWS;
         rvit_linear_args linear = RVIT_LINEAR_ARGS_INIT;
         linear.rows.capacity = ROWS;

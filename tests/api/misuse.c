@@ -20,7 +20,7 @@ static void recordings(void **state)
     expect_status(rvit_stream_write(stream, ops[COPY].args.copy.destination, &word, 4), RVIT_INVALID_ARGUMENT, NULL);
     expect_status(rvit_stream_read(stream, ops[COPY].args.copy.source, &word, 4), RVIT_INVALID_ARGUMENT, NULL);
     expect_status(rvit_record_end(stream, NULL), RVIT_INVALID_ARGUMENT, "out_program");
-    /* The refusals left the recording alone: it still holds the copy. */
+    /* The refusals did not change the recording: it still holds the copy. */
     expect_ok(rvit_record_end(stream, &program));
     arrays_fetch(DEVICE);
     arrays_expect_unwritten(DEVICE);

@@ -1,4 +1,4 @@
-/* The public functions: what they refuse and how they say so, what they promise about memory, devices and recordings. */
+/* The public functions: their refusals and messages, and their guarantees about memory, devices and recordings. */
 #include "api.h"
 
 int main(int argc, char **argv)

@@ -144,7 +144,7 @@ static void e4m3_gemms(void **state)
                 }
 }
 
-/* A program's GEMM whose row count is only on the device: each row's bits do not depend on the other rows. */
+/* A program's GEMM with a row count on the device: each row's bits do not depend on the other rows. */
 static void check_rows_on_the_device(int one_scale)
 {
     enum { MOST = 700 };

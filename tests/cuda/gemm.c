@@ -374,7 +374,7 @@ static rvit_status record_two(const gemm_pair *c, int padding_rows, rvit_program
     return rvit_record_end(H.stream[DEVICE], out_program);
 }
 
-/* GEMMs of a program whose row count is only on the device run on the backend's own kernels. They are right for any count, and each
+/* GEMMs of a program with a row count on the device run on the backend's own kernels. They are right for any count, and each
    row's bits do not depend on the others. */
 static void rows_on_the_device(void **state)
 {

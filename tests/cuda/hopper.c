@@ -66,7 +66,7 @@ static void store_random(rvit_dtype dtype, uint8_t *data, int64_t n, float size)
 
 #define SCALE 0.01f /* of the e4m3 output */
 
-/* Checks e4m3 values with one scale, some of which saturate. */
+/* Checks e4m3 values with one scale; some saturate. */
 static void check_quantized(const uint8_t *bytes, const double *exact, int64_t n)
 {
     const double most = 448 * SCALE;
@@ -301,7 +301,7 @@ static void hopper_small_m_all(void **state)
     assert_int_equal(n_served, has_wgmma ? n : 0);
 }
 
-/* GEMMs in f16, or e4m3 to e4m3, each of which reads the output of the previous one. */
+/* GEMMs in f16, or e4m3 to e4m3; each reads the output of the previous one. */
 static void follow(rvit_dtype dtype)
 {
     enum { ROWS = 130, WIDTH = 128, HIDDEN = 256, LAYERS = 3 };

@@ -377,7 +377,7 @@ static void misuse(void **state)
     rvit_device_destroy(cpu);
 }
 
-/* A device whose waiting threads sleep: it waits for events, on the library's own streams. */
+/* A device with sleeping waits: it waits for events, on the library's own streams. */
 static void waits_asleep(void **state)
 {
     (void)state;

@@ -215,8 +215,8 @@ static void refused(void **state)
         {RVIT_PRUNE_L2, 0.1, 1, 0, 0, RVIT_INVALID_ARGUMENT, "tau is given, but the policy l2 has no such parameter"},
         {RVIT_PRUNE_NONE, 0.1, 1, 0, 0, RVIT_INVALID_ARGUMENT, "tau is given, but the policy none"},
         {RVIT_PRUNE_PIXELPRUNE, 0, 1, 1, 0, RVIT_INVALID_ARGUMENT, "blocks is given, but the policy pixelprune"},
-        {RVIT_PRUNE_PIXELPRUNE, 0, 0, 0, 0, RVIT_UNSUPPORTED, "variable_resolution is 0, but pixelprune prunes at native resolution alone"},
-        {RVIT_PRUNE_PIXELPRUNE, 0.1, 1, 0, 1, RVIT_UNSUPPORTED, "tells the std of its pictures"},
+        {RVIT_PRUNE_PIXELPRUNE, 0, 0, 0, 0, RVIT_UNSUPPORTED, "variable_resolution is 0, but pixelprune needs it"},
+        {RVIT_PRUNE_PIXELPRUNE, 0.1, 1, 0, 1, RVIT_UNSUPPORTED, "has the std of its pixels"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rvit_session_desc desc = RVIT_SESSION_DESC_INIT;

@@ -288,8 +288,10 @@ static void size_rule(void **state)
         int32_t patch_size, merge;
         int64_t least, most;
         const char *word;
-    } wrong[] = {
-        {0, 2, 1, 9, "patch_size is 0"}, {14, 17, 1, 9, "merge is 17"}, {14, 2, 0, 9, "min_pixels is 0"}, {14, 2, 10, 9, "max_pixels is 9"}};
+    } wrong[] = {{0, 2, 1, 9, "patch_size is 0"},
+                 {14, 17, 1, 9, "merge is 17"},
+                 {14, 2, 0, 9, "min_pixels is 0"},
+                 {14, 2, 10, 9, "max_pixels is 9"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         recipe.patch_size = wrong[i].patch_size;
         recipe.merge = wrong[i].merge;
@@ -372,7 +374,7 @@ static void refused_sessions(void **state)
     rvit_session *session = NULL;
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     expect_status(rvit_session_create(new.model, &desc, &session), RVIT_UNSUPPORTED,
-                  "variable_resolution is 0, but the model merges squares of patches");
+                  "variable_resolution is 0, but the model merges patches, which needs it");
     desc.variable_resolution = 1;
     desc.input = RVIT_INPUT_PATCHES;
     desc.max_len = 3;
@@ -393,7 +395,7 @@ static void refused_sessions(void **state)
             continue;
         if (!by_squares) {
             expect_status(rvit_session_create(new.model, &desc, &session), RVIT_UNSUPPORTED,
-                          "drops single patches, but the model merges squares of 2 x 2 of them");
+                          "drops single patches, but the model merges groups of 2 x 2 of them");
             continue;
         }
         expect_ok(rvit_session_create(new.model, &desc, &session));

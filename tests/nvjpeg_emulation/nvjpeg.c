@@ -1,15 +1,15 @@
-/* A stand-in for nvJPEG on the emulated CUDA driver (../cuda_emulation): libjpeg decodes, and the pixels are copied to the device when the
-   stream reaches them. It refuses what nvJPEG refuses. A line "nvJPEG emulation: ..." on standard error says what the caller did wrong: no
-   current context, a state used by two threads, an engine asked while the stream has work, objects used after their end or never freed.
+/* An emulation of nvJPEG for the emulated CUDA driver (../cuda_emulation): libjpeg decodes, and the pixels are copied to the device when
+   the stream reaches them. It refuses what nvJPEG refuses. A line "nvJPEG emulation: ..." on standard error says what the caller did wrong:
+   no current context, a state used by two threads, an engine asked while the stream has work, objects used after their end or never freed.
 
-   RVIT_EMU_NVJPEG_ENGINES=1       the device has engines for JPEG: baseline alone
+   RVIT_EMU_NVJPEG_ENGINES=1       the device has JPEG engines, for baseline files only
    RVIT_EMU_NVJPEG_VERSION=12.0    what it says it is (13.0)
    RVIT_EMU_NVJPEG_CREATE=5        nvjpegCreateEx gives this status
    RVIT_EMU_NVJPEG_STATES=n        the n-th state and all later ones cannot be created: out of memory
    RVIT_EMU_NVJPEG_FAIL=n          the n-th image and all later ones: kernels and engines fail
    RVIT_EMU_NVJPEG_FAIL_ENGINES=1  engines fail
    RVIT_EMU_NVJPEG_SKIP=1          engines report success and write nothing; 2: so do kernels
-   RVIT_EMU_NVJPEG_SWAP=1          gives blue for red, so that its images can be told from libjpeg's */
+   RVIT_EMU_NVJPEG_SWAP=1          gives blue for red, which distinguishes its images from libjpeg's */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* The activations of linear: a weight of ones on its diagonal hands x to them as it is. */
+/* The activations of linear: with an identity weight, their input is x. */
 #include "ops.h"
 
 #include <math.h>

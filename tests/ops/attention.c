@@ -116,7 +116,7 @@ static expected compute(const attention_case *c, const batch *b, const attention
     return e;
 }
 
-/* The images images[0]..images[1]-1 whose length lies in lengths[0]..lengths[1], against the expected, as one sample of errors. */
+/* Compares the images images[0]..images[1]-1 of length lengths[0]..lengths[1] with the expected values, as one sample of errors. */
 static void check_images(const attention_case *c, const batch *b, const attention_arrays *a, const expected *e, side s, int o,
                          const int32_t images[2], const int32_t lengths[2])
 {
@@ -439,7 +439,7 @@ static void attention_loose_capacities(void **state)
     }
 }
 
-/* NaN and infinity are not lost in maxima, clamps and roundings: a row whose logits have one is NaN, and no other row is. */
+/* NaN and infinity are not lost in maxima, clamps and roundings: a row with one in its logits is NaN, and no other row is. */
 static void attention_not_a_number(void **state)
 {
     (void)state;
@@ -468,7 +468,7 @@ static void attention_not_a_number(void **state)
             for (int64_t row = 0; row < layout.live; row++)
                 for (int64_t j = 0; j < c.head_dim; j++) {
                     const float value = load(c.dtype, a.out->result[DEVICE], row * c.head_dim + j);
-                    /* A query whose product with an infinite key is -infinity gives it no weight. */
+                    /* If the dot product of a query and an infinite key is -infinity, the key has no weight. */
                     if (row == query || (row >= 40 && row < 110 && b < 2))
                         assert_true(isnan(value));
                     else if (row < 40 || row >= 110)

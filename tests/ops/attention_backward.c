@@ -225,7 +225,7 @@ static expected compute(const backward_case *c, const batch *b, const backward_a
     return e;
 }
 
-/* A result of the images images[0]..images[1]-1 whose length lies in lengths[0]..lengths[1], as one sample of errors. */
+/* A result of the images images[0]..images[1]-1 of length lengths[0]..lengths[1], as one sample of errors. */
 static void check_images(const backward_case *c, const batch *b, const backward_arrays *a, const expected *e, side s, int o,
                          const int32_t images[2], const int32_t lengths[2])
 {
@@ -501,7 +501,7 @@ static void attention_backward_masked_keys(void **state)
     }
 }
 
-/* An image among others, an image alone at equal capacities, and the same call again: the same bits. */
+/* An image has the same bits in a larger batch, in a batch of one of equal capacities, and in a second call. */
 static void attention_backward_batch_mates(void **state)
 {
     (void)state;
@@ -591,7 +591,7 @@ static void attention_backward_garbage_lengths(void **state)
         }
 }
 
-/* The loss whose gradients the reference is given: out . d_out + cls_probs . d_cls_probs + lse . d_lse. */
+/* The loss of the reference's gradients: out . d_out + cls_probs . d_cls_probs + lse . d_lse. */
 static double loss_of(const attention_backward_problem *p)
 {
     const attention_problem *f = &p->forward;

@@ -103,7 +103,7 @@ static rvit_status call(const received_case *c, const batch *b, const received_a
     return rvit_attention_received(H.stream[s], &args);
 }
 
-/* The images whose length lies in least..most and whose number in first..end-1, as one sample of errors. */
+/* Compares images first..end-1 of length least..most, as one sample of errors. */
 static void check_images(const received_case *c, const batch *b, const received_arrays *a, side s, const int32_t images[2],
                          const int32_t lengths[2])
 {
@@ -225,7 +225,7 @@ static void received_scales(void **state)
                                  .magnitude = 2});
 }
 
-/* Two tokens of two channels beside zeros: by hand, with a query that gives nothing and a key of which nothing is left. */
+/* Two tokens of two channels and zeros, by hand, with a query that contributes nothing and a key that loses all its weight. */
 static void received_vectors(void **state)
 {
     (void)state;
@@ -266,7 +266,7 @@ static void received_vectors(void **state)
     }
 }
 
-/* An image's bits are the same alone and among others, whatever the others hold and however long they may be. */
+/* An image has the same bits in a batch of one and in any other batch. */
 static void received_images_are_alone(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Attention whose result is known by hand, and that no image disturbs another. */
+/* Attention with results known by hand. No image changes another. */
 #include "ops.h"
 
 #include <math.h>
@@ -216,8 +216,8 @@ static void images_are_isolated(void **state)
     }
 }
 
-/* A8: an image gives the same bits alone and at any place in any batch, whatever tile its mates have a backend take. Large logits are for
-   kernels that sum up anew what outgrew its offset. */
+/* A8: an image has the same bits in a batch of one and at any position in any batch, although other images may change a backend's tile.
+   Large logits test kernels that restart a sum when it outgrows its offset. */
 static void image_alone_equals_image_in_a_batch(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 #include "good_ops.h"
-/* Pairs of token merging. Where products are exact the pairs must be those of the rule, ties and all; elsewhere they must be as good as
-   the best but for rounding, and of equal rows the first. */
+/* Pairs of token merging. Where the dot product is exact, the pairs must follow the rule, including ties. Elsewhere they must be as good as
+   the best within rounding, and the first of equal rows must be chosen. */
 #include "bipartite_match_run.h"
 #include "select_run.h"
 
@@ -117,7 +117,7 @@ static double dot(const match_case *c, int32_t image, const match_result *found,
     return sum;
 }
 
-#define DOT_TOLERANCE 2e-5 /* a row, of float32 sums of at most 128 products whose magnitudes add up to at most 1 */
+#define DOT_TOLERANCE 2e-5 /* a row, of float32 sums of at most 128 terms with magnitudes that add up to at most 1 */
 
 static void judge_within_rounding(const match_case *c, side s, const match_result *found)
 {
@@ -148,7 +148,7 @@ static void judge_within_rounding(const match_case *c, side s, const match_resul
         }
         if (worst_merged < best_left - tolerance)
             fail_msg("match: image %d of %d units: a product of %.9g is merged, one of %.9g is not", image, n, worst_merged, best_left);
-        /* Equal units of the same choice have equal products. */
+        /* Equal units that choose the same partner have equal scores. */
         for (int32_t a = c->n_prefix + c->n_prefix % 2; c->windows == NULL && a < last_merged; a += 2)
             for (int32_t later = a + 2; targets[a] < 0 && later <= last_merged; later += 2)
                 if (targets[later] >= 0 && same_unit(c, image, found, a, later))
@@ -262,7 +262,7 @@ static const int32_t *make_windows(match_case *c, int32_t most)
     return c->windows = windows;
 }
 
-/* Whole units, in windows or not, where products are exact and where they are not. */
+/* Whole units, in windows or not, where the dot product is exact and where it is not. */
 static void match_in_units(void **state)
 {
     (void)state;
@@ -313,7 +313,7 @@ static void judge_nothing(const match_case *c, side s, const match_result *found
     (void)found;
 }
 
-/* A unit without a partner is never merged for one whose products are NaN. */
+/* A unit without a partner is never merged in place of one with NaN scores. */
 static void match_nan_in_windows(void **state)
 {
     (void)state;

@@ -9,7 +9,7 @@ typedef struct match_case {
     batch b;
     int32_t max_len; /* 0: that of b */
     int32_t n_prefix, n_heads, head_dim, merges;
-    int64_t k_stride, k_column; /* k is a part of wider rows, the rest of which is NaN; stride 0: it is all of them */
+    int64_t k_stride, k_column; /* k is part of wider rows; the rest is NaN; stride 0: k fills the rows */
     const float *k;             /* [live, n_heads, head_dim], rounded to dtype */
     int32_t unit;               /* 0: 1 */
     int32_t n_windows;
@@ -25,9 +25,9 @@ typedef struct match_result {
 /* Judges the pairs that a side chose. */
 typedef void match_observer(const match_case *c, side s, const match_result *found);
 
-/* Runs the case on every side. Checks the metric against plain code, that the layout and the lists are those of the pairs they tell, that
-   as many rows are merged as must be, what must stay untouched (src_rows has room
-   for the rows before, and an op may use it as it likes while it works), and then lets the observer judge the pairs. */
+/* Runs the case on every side. Checks the metric against plain code, the layout and the lists against the pairs, the number of merged
+   rows, and what must stay untouched (src_rows has room for all rows before merging; an op may use it as scratch memory). Then the
+   observer judges the pairs. */
 void match_check(const match_case *c, match_observer *judge);
 
 /* Units of an image: rows, unless the case has another unit. */

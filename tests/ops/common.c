@@ -1,4 +1,4 @@
-/* What the op tests share. */
+/* Shared by the op tests. */
 #include "ops.h"
 
 #include <math.h>
@@ -23,8 +23,8 @@ static double half_step(rvit_dtype dtype, double value)
     return dtype == RVIT_I8 ? 0.5 : ldexp(0.5, exponent - 4 > -9 ? exponent - 4 : -9);
 }
 
-void check_rows_of_bytes(const char *what, rvit_dtype dtype, const uint8_t *bytes, const float *scales, const double *exact,
-                         const float *plain, int64_t rows, int64_t columns)
+void check_quantized_rows(const char *what, rvit_dtype dtype, const uint8_t *bytes, const float *scales, const double *exact,
+                          const float *plain, int64_t rows, int64_t columns)
 {
     const double most = dtype == RVIT_I8 ? 127 : 448;
     double largest = 0, plain_error = 0;

@@ -77,7 +77,7 @@ static void embed_equals_pytorch(void **state)
     }
 }
 
-/* Of a table of one line, an entry of which is 1 in its own column: the row is the weights. */
+/* With a table of one line where each entry is 1 in its own column, a row is the weights. */
 static void embed_weights(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The fused token: the dropped rows of an image, weighted by their scores, as one row more. */
+/* The fused token: one extra row, the sum of an image's dropped rows weighted by their scores. */
 #include "select_run.h"
 
 #include <math.h>

@@ -105,7 +105,7 @@ static void grid_rope_families(void **state)
             }
 }
 
-/* DINOv3's angles, for heads of 8 and 2 x 3 patches; a prefix token; and token_map of which some are garbage. */
+/* DINOv3's angles, for heads of 8 and 2 x 3 patches; a prefix token; and patches with garbage among them. */
 static void grid_rope_vectors(void **state)
 {
     (void)state;

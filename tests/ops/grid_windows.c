@@ -1,4 +1,4 @@
-/* Grid layout in units and windows, against a walk over each image. */
+/* Grid layout in merge groups and windows, against a loop over each image. */
 #include "ops.h"
 
 #include "good_ops.h"
@@ -9,7 +9,7 @@ typedef struct windows_case {
     const int32_t *grids;
 } windows_case;
 
-/* What the outs should be. */
+/* The expected outputs. */
 typedef struct wanted {
     int32_t *cu, *patch_cu, *unit_cu, *window_cu, *group_rows, *cells;
     int64_t rows;

@@ -17,14 +17,14 @@ typedef struct layernorm_case {
     float static_scale; /* I8, E4M3: 0: none */
 } layernorm_case;
 
-/* Rows of bytes: what the values become, and, with a static scale, how many of them are cut off. */
-static void check_bytes(const char *what, const layernorm_case *c, side s, const array *out, const array *out_scales,
-                        const array *saturated, const double *exact, const float *plain)
+/* Checks quantized values and, with a static scale, how many saturate. */
+static void check_quantized(const char *what, const layernorm_case *c, side s, const array *out, const array *out_scales,
+                            const array *saturated, const double *exact, const float *plain)
 {
     const float *scales = (const float *)(const void *)out_scales->result[s];
     array_expect_untouched(out_scales, s, c->rows * 4);
     if (c->static_scale == 0) {
-        check_rows_of_bytes(what, c->out_dtype, out->result[s], scales, exact, plain, c->rows, c->dim);
+        check_quantized_rows(what, c->out_dtype, out->result[s], scales, exact, plain, c->rows, c->dim);
         return;
     }
     const double most = c->out_dtype == RVIT_I8 ? 127 : 448;
@@ -59,7 +59,7 @@ static void check(const layernorm_case *c, side s, const array *out, const array
              c->gather, (int)c->norm, c->features);
     const float *got = loaded(c->out_dtype, out->result[s], 0, n);
     if (out_scales)
-        check_bytes(what, c, s, out, out_scales, saturated, exact, plain);
+        check_quantized(what, c, s, out, out_scales, saturated, exact, plain);
     else if (s == ORACLE)
         check_oracle(what, c->out_dtype, got, exact, n);
     else
@@ -187,14 +187,14 @@ static void layernorm_rows(void **state)
     static const int64_t rows[] = {0, 1, 2, 3, 4, 5, 31, 32, 33, 63, 64, 65, 197, 1000};
     for (int t = 0; t < 2; t++)
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-            for (int spare = 0; spare < 2; spare++) {
+            for (int padded = 0; padded < 2; padded++) {
                 const layernorm_case c = {.dtype = stored_types[t],
                                           .out_dtype = stored_types[t],
                                           .dim = 64,
                                           .rows = rows[i],
-                                          .capacity = rows[i] + spare,
+                                          .capacity = rows[i] + padded,
                                           .x_rows = rows[i] * 2 + 7,
-                                          .gather = spare,
+                                          .gather = padded,
                                           .copy = 1};
                 run(&c);
             }
@@ -227,7 +227,7 @@ static void layernorm_norms(void **state)
             }
 }
 
-/* Rows of bytes, with what is particular to them and to the norm; then with a static scale that cuts off what exceeds 2.5. */
+/* Quantized rows with special values for quantization and for the norm; then a static scale that saturates above 2.5. */
 static void layernorm_bytes(void **state)
 {
     (void)state;

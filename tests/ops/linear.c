@@ -10,7 +10,7 @@ typedef enum residual_kind { NO_RESIDUAL, SEPARATE, IN_PLACE, PERIODIC } residua
 typedef struct linear_case {
     rvit_dtype dtype, out_dtype;
     int32_t in_features, out_features;
-    int64_t rows, capacity; /* live ones and the bound; a live count is given where they differ */
+    int64_t rows, capacity; /* live rows and the bound; with a live count if they differ */
     int bias;
     rvit_activation activation;
     int gated;
@@ -150,7 +150,7 @@ static void linear_sizes(void **state)
     static const int32_t sizes[][2] = {{4, 4}, {12, 20}, {36, 100}, {260, 132}, {192, 576}, {768, 192}, {1024, 36}, {1152, 68}};
     for (int t = 0; t < N_STORED_TYPES; t++)
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-            if (leaves_out(t + (int)i / 2, 2)) /* not i, or else the rest depended on t alone */
+            if (leaves_out(t + (int)i / 2, 2)) /* with i, the remaining cases would depend only on t */
                 continue;
             const linear_case c = {.dtype = stored_types[t],
                                    .out_dtype = stored_types[t],
@@ -194,19 +194,19 @@ static void linear_rows(void **state)
     static const int64_t rows[] = {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 197, 257};
     for (int t = 0; t < 2; t++)
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-            for (int spare = 0; spare < 2; spare++) {
-                if (leaves_out(t + (int)i + spare, 2))
+            for (int padded = 0; padded < 2; padded++) {
+                if (leaves_out(t + (int)i + padded, 2))
                     continue;
                 const linear_case c = {.dtype = stored_types[t],
                                        .out_dtype = stored_types[t],
                                        .in_features = 40,
                                        .out_features = 36,
                                        .rows = rows[i],
-                                       .capacity = rows[i] + spare * 3,
+                                       .capacity = rows[i] + padded * 3,
                                        .bias = 1,
-                                       .activation = spare ? (rvit_activation)(1 + i % 4) : RVIT_ACTIVATION_NONE,
+                                       .activation = padded ? (rvit_activation)(1 + i % 4) : RVIT_ACTIVATION_NONE,
                                        .gated = (int)i / 4 % 2,
-                                       .residual = spare ? PERIODIC : SEPARATE};
+                                       .residual = padded ? PERIODIC : SEPARATE};
                 run(&c);
             }
 }
@@ -455,7 +455,7 @@ static void linear_bytes_of_models(void **state)
         }
 }
 
-/* The sums of int8 are exact and without overflow, whatever the kernel: the largest ones too. A row whose scale is NaN is NaN. */
+/* int8 sums are exact and do not overflow in any kernel, even the largest. A row with a NaN scale is NaN. */
 static void linear_int8_exact(void **state)
 {
     (void)state;
@@ -498,7 +498,7 @@ static void linear_int8_exact(void **state)
                 const float scale = load(RVIT_F32, x_scales->host, i) * load(RVIT_F32, weight_scales->host, j);
                 const float wanted = (float)sum * scale, got = load(RVIT_F32, out->result[DEVICE], i * width + j);
                 if (i == 7 ? !isnan(got) : memcmp(&wanted, &got, 4) != 0)
-                    fail_msg("%d products: row %d, column %d is %.9g, should be %.9g", in, i, j, (double)got, (double)wanted);
+                    fail_msg("sum of %d: row %d, column %d is %.9g, should be %.9g", in, i, j, (double)got, (double)wanted);
             }
         harness_teardown(NULL);
     }

@@ -1,4 +1,4 @@
-/* Linear that makes e4m3 by a static scale: what linear and then quantize make. */
+/* Linear with e4m3 output and a static scale gives the same as linear followed by quantize. */
 #include "ops.h"
 
 #include <math.h>

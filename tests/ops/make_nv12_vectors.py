@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What FFmpeg makes of small NV12 pictures without a chroma filter, for tests/ops/preprocess.c.
+"""What FFmpeg makes of small NV12 images without a chroma filter, for tests/ops/preprocess.c.
 
   make_nv12_vectors.py > tests/ops/nv12_vectors.h
 
 Needs av (PyAV) and numpy from PyPI. FFmpeg converts with its accurate rounding: its fast conversion is up to 3 off the equations. The
-pictures are colours that there are: FFmpeg's sums wrap around for others.
+images have valid colours only: FFmpeg's sums wrap around for others.
 """
 import fractions
 import textwrap
@@ -16,8 +16,8 @@ WIDTH, HEIGHT = 16, 8
 FLAGS = "neighbor+accurate_rnd+full_chroma_int"
 
 
-def picture(matrix, full):
-    """Made from random RGB of 2 x 2 blocks by the equations, with some luma of its own for each pixel."""
+def make_image(matrix, full):
+    """Converts random RGB of 2 x 2 blocks by the equations and varies the luma of each pixel."""
     random = numpy.random.default_rng(7)
     red, blue = (0.2126, 0.0722) if matrix else (0.299, 0.114)
     rgb = random.random((HEIGHT // 2, WIDTH // 2, 3))
@@ -56,7 +56,7 @@ def main():
     print(f"enum {{ NV12_WIDTH = {WIDTH}, NV12_HEIGHT = {HEIGHT} }};")
     for matrix in (0, 1):
         for full in (0, 1):
-            values = picture(matrix, full)
+            values = make_image(matrix, full)
             show(f"nv12_{matrix}{full}", values)
             show(f"nv12_rgb_{matrix}{full}", of_ffmpeg(values, matrix, full))
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What Pillow and torchvision make of pictures before they are normalised, for tests/ops/preprocess.c.
+"""Resizes images with Pillow and torchvision, before normalisation, for tests/ops/preprocess.c.
 
   make_pillow_vectors.py > tests/ops/pillow_vectors.h
 
 Needs torch, torchvision, numpy and Pillow 13 from PyPI, and a processor with AVX2, on which PyTorch resizes 8-bit values by itself. Byte i
-of a picture is the upper byte of a hash of i (below). What is made of it is given as the CRC-32 of its bytes, [height, width, 3].
+of an image is the upper byte of a hash of i (below). The result is given as the CRC-32 of its bytes, [height, width, 3].
 """
 import itertools
 import sys
@@ -20,7 +20,7 @@ from torchvision.transforms.v2 import functional as F
 
 FORMATS = {"RGB8": 3, "BGR8": 3, "RGBA8": 4, "GRAY8": 1}
 FILTERS = ["BILINEAR", "BICUBIC", "LANCZOS", "BOX", "HAMMING", "NEAREST"]
-# Of the pictures, with the target: width, height, target width, target height.
+# Sizes of an image and of its target: width, height, target width, target height.
 SMALL = [(1, 1, 28, 28), (1, 7, 16, 32), (9, 1, 28, 14), (3, 5, 4, 6), (16, 16, 16, 16), (17, 33, 32, 16), (45, 31, 28, 28), (23, 58, 28, 56),
          (160, 6, 32, 16), (20, 90, 28, 28), (64, 40, 64, 20), (33, 400, 32, 16), (249, 732, 64, 64), (300, 20, 16, 16)]
 LARGE = [(640, 480, 224, 224), (1277, 1920, 224, 224), (500, 375, 384, 384)]
@@ -34,8 +34,8 @@ def content(size):
     return (i >> numpy.uint32(24)).astype(numpy.uint8)
 
 
-def picture(form, width, height):
-    """As Pillow's, in RGB."""
+def make_image(form, width, height):
+    """An RGB image of Pillow."""
     values = content(width * height * FORMATS[form]).reshape(height, width, FORMATS[form])
     if form == "BGR8":
         return PIL.Image.fromarray(numpy.ascontiguousarray(values[:, :, ::-1]))
@@ -93,14 +93,14 @@ def cases():
 
 def main():
     if int(PIL.__version__.split(".")[0]) < 13:
-        sys.exit("make_pillow_vectors.py: needs Pillow 13, which resizes tall pictures otherwise than 12")
+        sys.exit("make_pillow_vectors.py: needs Pillow 13, which resizes tall images differently than 12")
     PIL.Image.MAX_IMAGE_PIXELS = None
     print(f"/* Made by tests/ops/make_pillow_vectors.py with Pillow {PIL.__version__}, torchvision {torchvision.__version__}, torch\n"
           f"   {torch.__version__}. */")
     print("static const pillow_case pillow_cases[] = {")
     for processor, form, filter, fit, width, height, target_width, target_height, edge in cases():
         of = of_pillow if processor == "TIMM" else of_torch
-        made = of(picture(form, width, height), filter, fit, target_width, target_height, edge)
+        made = of(make_image(form, width, height), filter, fit, target_width, target_height, edge)
         assert made.shape == (target_height, target_width, 3) and made.dtype == numpy.uint8
         print(f"    {{RVIT_PROCESSOR_{processor}, RVIT_IMAGE_{form}, RVIT_FILTER_{filter}, RVIT_FIT_{fit}, {width}, {height}, {target_width}, "
               f"{target_height}, {edge}, 0x{zlib.crc32(made.tobytes()):08x}u}},")

@@ -1,4 +1,4 @@
-/* Ops work on mapped memory in place, and write and read move any number of bytes. */
+/* Ops work directly on mapped memory; write and read copy any number of bytes. */
 #include "ops.h"
 #include "reference/plain.h"
 

@@ -5,9 +5,9 @@
 
 typedef struct merge_case {
     rvit_dtype dtype;
-    int32_t dim, n_rows; /* before */
-    int64_t spare;       /* rows more, before and after */
-    int sizes, groups;   /* a list has 1..groups rows */
+    int32_t dim, n_rows;  /* before */
+    int64_t padding_rows; /* before and after */
+    int sizes, groups;    /* a list has 1..groups rows */
 } merge_case;
 
 typedef struct lists {
@@ -81,13 +81,13 @@ static void check(const merge_case *c, const lists *l, side s, const array *x, c
 
 static void run(const merge_case *c)
 {
-    const int64_t row = c->dim * rvit_dtype_size(c->dtype), x_rows = c->n_rows + c->spare;
+    const int64_t row = c->dim * rvit_dtype_size(c->dtype), x_rows = c->n_rows + c->padding_rows;
     const lists l = make_lists(c);
-    const int64_t capacity = l.n_after + c->spare;
+    const int64_t capacity = l.n_after + c->padding_rows;
     array *x = array_input("x", x_rows * row), *sizes = c->sizes ? array_input("sizes", x_rows * 4) : NULL;
     array *src_rows = array_input("src_rows", capacity * 4), *next_rows = array_input("next_rows", x_rows * 4);
     array *out_x = array_output("out_x", capacity * row), *out_sizes = array_output("out_sizes", capacity * 4);
-    array *out_key_bias = array_output("out_key_bias", capacity * 4), *live = c->spare ? array_live(l.n_after) : NULL;
+    array *out_key_bias = array_output("out_key_bias", capacity * 4), *live = c->padding_rows ? array_live(l.n_after) : NULL;
     store_normal(c->dtype, x->host, 0, (int64_t)c->n_rows * c->dim, 1);
     for (int32_t i = 0; sizes && i < c->n_rows; i++)
         store(RVIT_F32, sizes->host, i, (float)(1 + random_below(9)));
@@ -126,7 +126,7 @@ static void merge_variants(void **state)
                 const merge_case c = {.dtype = stored_types[t],
                                       .dim = dims[d],
                                       .n_rows = 70,
-                                      .spare = (int64_t)d % 3 * 4,
+                                      .padding_rows = (int64_t)d % 3 * 4,
                                       .sizes = sizes,
                                       .groups = 1 + (int)d % 4};
                 run(&c);
@@ -139,12 +139,16 @@ static void merge_rows(void **state)
     static const int32_t rows[] = {0, 1, 2, 3, 31, 32, 33, 63, 64, 65, 197, 577, 1369};
     for (int t = 0; t < 2; t++)
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-            const merge_case c = {
-                .dtype = stored_types[t], .dim = 20, .n_rows = rows[i], .spare = (int64_t)i % 2 * 6, .sizes = i % 2 == 0, .groups = 3};
+            const merge_case c = {.dtype = stored_types[t],
+                                  .dim = 20,
+                                  .n_rows = rows[i],
+                                  .padding_rows = (int64_t)i % 2 * 6,
+                                  .sizes = i % 2 == 0,
+                                  .groups = 3};
             run(&c);
         }
     /* One list of all rows. */
-    const merge_case c = {.dtype = RVIT_F32, .dim = 64, .n_rows = 300, .spare = 1, .sizes = 1, .groups = 1 << 20};
+    const merge_case c = {.dtype = RVIT_F32, .dim = 64, .n_rows = 300, .padding_rows = 1, .sizes = 1, .groups = 1 << 20};
     run(&c);
 }
 

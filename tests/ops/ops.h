@@ -18,12 +18,12 @@ static const rvit_dtype stored_types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
 #define N_STORED_TYPES 3
 
 static const rvit_dtype byte_types[] = {RVIT_I8, RVIT_E4M3};
-/* Rows of bytes, as an op wrote them, against the values that they stand for: each is off by at most half of what lies between two
-   neighbours, and by what check_close allows. */
-void check_rows_of_bytes(const char *what, rvit_dtype dtype, const uint8_t *bytes, const float *scales, const double *exact,
-                         const float *plain, int64_t rows, int64_t columns);
-/* The same with one scale for all, by which values may be cut off. counted: how many the op says these are; negative: it does not. Returns
-   how many there may be. */
+/* Compares quantized rows that an op wrote with the exact values. Each may be off by half a quantization step and by what check_close
+   allows. */
+void check_quantized_rows(const char *what, rvit_dtype dtype, const uint8_t *bytes, const float *scales, const double *exact,
+                          const float *plain, int64_t rows, int64_t columns);
+/* The same with one scale for all rows; values may saturate. counted: how many the op says did; negative: it does not count. Returns the
+   largest possible count. */
 int64_t check_static_bytes(const char *what, rvit_dtype dtype, const uint8_t *bytes, double scale, const double *exact, const float *plain,
                            int64_t n, int64_t counted);
 /* n random numbers of I8 or E4M3. */

@@ -64,8 +64,9 @@ static void pack_rows(void **state)
     (void)state;
     static const int64_t rows[] = {0, 1, 2, 31, 32, 33, 64, 65, 255, 256, 257, 3000};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        for (int spare = 0; spare < 2; spare++) {
-            const pack_case c = {.row_size = spare ? 64 : 12, .rows = rows[i], .capacity = rows[i] + spare * 5, .source_rows = rows[i] + 9};
+        for (int padded = 0; padded < 2; padded++) {
+            const pack_case c = {
+                .row_size = padded ? 64 : 12, .rows = rows[i], .capacity = rows[i] + padded * 5, .source_rows = rows[i] + 9};
             run(&c);
         }
 }

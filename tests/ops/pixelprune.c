@@ -7,17 +7,17 @@ typedef struct prune_case {
     int32_t n_images, n_prefix, merge, columns, channels, interleaved, padding_rows, padding_stride, patch_merge, window;
     float limits[4];
     const int32_t *grids;
-    const char *pixels; /* a letter a cell, from which its values are made; NULL: made at random */
-    const char *wanted; /* a mark a cell, or NULL */
+    const char *pixels; /* a letter for each patch, which determines its values; NULL: random */
+    const char *wanted; /* a mark for each patch, or NULL */
 } prune_case;
 
-/* The token_map of an image as the text defines them: a grid of pictures. */
+/* The patches of an image, a grid of small images. */
 typedef struct cell_grid {
     const prune_case *c;
-    const float *pixels; /* [lines, columns, values of a cell] */
+    const float *pixels; /* [lines, columns, values of a patch] */
     int32_t height, width;
     uint8_t *keep;
-    int32_t *source; /* number of the cell that reconstructs each */
+    int32_t *source; /* number of the patch that reconstructs each */
 } cell_grid;
 
 static int64_t cell_values(const prune_case *c)
@@ -244,10 +244,10 @@ static void pixelprune_random(void **state)
                     patches += 60 + 4 + 36 + 32 + 64 + 280;
                 }
     printf("%d of %d patches kept\n", (int)kept, (int)patches);
-    assert_true(kept > patches / 4 && kept < patches * 3 / 4); /* else the pictures tell little */
+    assert_true(kept > patches / 4 && kept < patches * 3 / 4); /* else the images test little */
 }
 
-/* Patterns whose marks were made by hand. */
+/* Patterns with marks made by hand. */
 static void pixelprune_patterns(void **state)
 {
     (void)state;

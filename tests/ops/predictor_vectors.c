@@ -1,5 +1,5 @@
-/* 5.8: DynamicViT's predictor by hand, as a chain of ops. The vector's 4 features stand as 8 columns, 2 of each 4 of them zero, since a
-   column that the mean starts at is a multiple of 4; the first row is the CLS token, which takes no part. */
+/* 5.8: DynamicViT's predictor by hand, as a sequence of ops. The 4 features are stored in 8 columns, with 2 zeros in each 4, because the
+   mean must start at a multiple of 4. The first row is the CLS token, which the predictor ignores. */
 #include "ops.h"
 
 #include <math.h>

@@ -29,7 +29,7 @@ static uint32_t crc32_of(const uint8_t *data, size_t size)
     return ~crc;
 }
 
-/* Byte i of every picture's content, as in tests/ops/make_pillow_vectors.py. */
+/* Byte i of every image, as in tests/ops/make_pillow_vectors.py. */
 static uint8_t content(uint32_t i)
 {
     i *= 2654435761u;
@@ -56,8 +56,8 @@ static int64_t pixel_size(rvit_image_format format)
     return 1;
 }
 
-/* A picture of one plane whose lines lie `gap` bytes apart; out of line the bytes are 0xee. */
-static rvit_image packed_picture(rvit_image_format format, int32_t width, int32_t height, int64_t gap)
+/* An image of one plane with `gap` bytes of 0xee after each line. */
+static rvit_image packed_image(rvit_image_format format, int32_t width, int32_t height, int64_t gap)
 {
     rvit_image image = RVIT_IMAGE_INIT;
     const int64_t line = width * pixel_size(format), stride = line + gap;
@@ -79,7 +79,7 @@ typedef struct call {
     rvit_image_recipe recipe;
     rvit_images_args images;
     rvit_preprocess_args op;
-    int with_staging, with_layout, to_device, in_place; /* to_device: the pictures are put into pixels; in_place: some into the region */
+    int with_staging, with_layout, to_device, in_place; /* to_device: the images are in pixels; in_place: some are in the staging buffer */
     array *source, *pixels, *staging, *out, *cu_seqlens, *grids;
 } call;
 
@@ -184,7 +184,7 @@ static void run_pillow(const pillow_case *p, int32_t patch, int64_t gap, int wit
     c.recipe.height = p->target_height;
     c.recipe.resize_width = c.recipe.resize_height = p->edge;
     c.images.max_rows = p->target_width / patch * (p->target_height / patch);
-    rvit_image image = packed_picture(p->format, p->width, p->height, gap);
+    rvit_image image = packed_image(p->format, p->width, p->height, gap);
     call_prepare(&c, &image);
     const size_t n = (size_t)p->target_width * (size_t)p->target_height;
     uint8_t *bytes = scratch(3 * n);
@@ -233,14 +233,14 @@ static void preprocess_equals_pillow(void **state)
 
 enum { N_MIXED = 9 };
 
-/* Pictures of every kind, some with targets of their own. */
-static void mixed_pictures(rvit_image images[N_MIXED])
+/* Images of every kind, some with targets of their own. */
+static void mixed_images(rvit_image images[N_MIXED])
 {
     static const int32_t sizes[N_MIXED][4] = {{40, 30, 0, 0}, {1, 1, 16, 24}, {19, 200, 0, 0},   {64, 64, 48, 8}, {40, 30, 0, 0},
                                               {7, 9, 0, 0},   {33, 3, 8, 8},  {101, 67, 40, 32}, {30, 40, 0, 0}};
     static const rvit_image_format formats[] = {RVIT_IMAGE_RGB8, RVIT_IMAGE_GRAY8, RVIT_IMAGE_RGBA8, RVIT_IMAGE_BGR8};
     for (int i = 0; i < N_MIXED; i++) {
-        images[i] = packed_picture(formats[i % 4], sizes[i][0], sizes[i][1], 0);
+        images[i] = packed_image(formats[i % 4], sizes[i][0], sizes[i][1], 0);
         images[i].target_width = sizes[i][2];
         images[i].target_height = sizes[i][3];
     }
@@ -267,14 +267,13 @@ static float part_of(rvit_dtype dtype, float value, int64_t part)
     return part == 0 ? first : rounded(dtype, value - first);
 }
 
-/* A batch gives each picture the rows that it has alone, whatever lies around it; what lies past the live rows stays. gap: behind each
-   part of a row. */
+/* In a batch, each image has the same rows as in a batch of one, and bytes past the live rows stay. gap: after each part of a row. */
 static void run_mixed(rvit_dtype dtype, int32_t parts, int32_t n_images, int32_t capacity, int32_t n_prefix, int32_t gap, int to_device,
                       int in_place)
 {
     rvit_image images[N_MIXED];
     call c, single;
-    mixed_pictures(images);
+    mixed_images(images);
     mixed_call(&c, n_images, capacity, dtype, n_prefix);
     c.with_staging = n_prefix != 1;
     c.to_device = to_device;
@@ -305,7 +304,7 @@ static void run_mixed(rvit_dtype dtype, int32_t parts, int32_t n_images, int32_t
         array_expect_untouched(c.out, s, starts[n_images] * stride * element);
     }
     for (int32_t i = 0; i < n_images; i++) {
-        mixed_pictures(images);
+        mixed_images(images);
         mixed_call(&single, 1, 1, RVIT_F32, 0);
         single.images.max_rows = starts[i + 1] - starts[i] - n_prefix;
         call_prepare(&single, &images[i]);
@@ -438,7 +437,7 @@ static void preprocess_nv12(void **state)
     }
 }
 
-/* Planar pictures give what patchify gives. out_dtype: 16-bit ones get two parts. */
+/* Planar images give the same as patchify. out_dtype: 16-bit types are split into two parts. */
 static void run_planar(rvit_image_format format, rvit_dtype out_dtype, int64_t gap)
 {
     enum { SIDE = 44, PATCH = 14, ROWS = 9, WIDTH = 3 * PATCH * PATCH };
@@ -484,13 +483,13 @@ static void preprocess_planar(void **state)
     run_planar(RVIT_IMAGE_PLANAR_F16, RVIT_F32, 1);
 }
 
-/* Refusals name the picture. */
-static void preprocess_bad_pictures(void **state)
+/* Refusals name the image. */
+static void preprocess_bad_images(void **state)
 {
     (void)state;
     rvit_image good[3], bad[3];
     for (int i = 0; i < 3; i++)
-        good[i] = packed_picture(RVIT_IMAGE_RGB8, 10, 8, 0);
+        good[i] = packed_image(RVIT_IMAGE_RGB8, 10, 8, 0);
     call c;
     call_init(&c, 3, 4);
     c.recipe.width = c.recipe.height = 8;
@@ -565,7 +564,7 @@ static void preprocess_garbage(void **state)
     random_seed(5);
     for (int round = 0; round < (H.is_slow ? 12 : 200); round++) {
         rvit_image images[N_MIXED];
-        mixed_pictures(images);
+        mixed_images(images);
         call c;
         mixed_call(&c, N_MIXED, N_MIXED, RVIT_F32, 1);
         c.images.max_rows = 130;
@@ -590,7 +589,7 @@ static void preprocess_garbage(void **state)
 /* A call that works. */
 void good_preprocess(rvit_preprocess_args *a)
 {
-    rvit_image image = packed_picture(RVIT_IMAGE_RGB8, 9, 7, 0);
+    rvit_image image = packed_image(RVIT_IMAGE_RGB8, 9, 7, 0);
     rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
     rvit_images_args images = RVIT_IMAGES_ARGS_INIT;
     recipe.height = recipe.width = 8;
@@ -620,4 +619,4 @@ void good_preprocess(rvit_preprocess_args *a)
 }
 
 SUITE(preprocess_suite, TEST(preprocess_equals_pillow), TEST(preprocess_batches), TEST(preprocess_nv12), TEST(preprocess_nv12_as_ffmpeg),
-      TEST(preprocess_planar), TEST(preprocess_bad_pictures), TEST(preprocess_garbage));
+      TEST(preprocess_planar), TEST(preprocess_bad_images), TEST(preprocess_garbage));

@@ -3,9 +3,9 @@
 
 #include <math.h>
 
-/* What the running case must keep, of its first image. */
+/* The rows of the first image that the running case must keep. */
 static const uint8_t *wanted_keep;
-static const float *wanted_fused; /* or NULL: there is none */
+static const float *wanted_fused; /* NULL: none */
 
 static void expect_wanted(const select_case *c, side s, const selection *found, const float *scores, const float *fuse_x)
 {

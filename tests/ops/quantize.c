@@ -8,7 +8,7 @@
 
 enum { N_ACTIVATIONS = RVIT_ACTIVATION_SILU + 1, N_BYTE_TYPES = 2 };
 
-/* The number of E4M3 that is nearest, the one with an even code of two; by looking at all of them. */
+/* The nearest E4M3 number, ties to the even code, by a search of all numbers. */
 static uint8_t nearest_e4m3(float value)
 {
     uint8_t codes[127], best = 0;
@@ -72,7 +72,7 @@ typedef struct quantize_case {
     int edges;          /* the first rows are those of edge_row */
 } quantize_case;
 
-/* Rows of which little is ordinary. */
+/* Rows with special values. */
 enum { N_EDGES = 9 };
 static void edge_row(int kind, float *x, int32_t n)
 {
@@ -239,8 +239,8 @@ static void run_activation(const quantize_case *c)
              rvit_enum_name(RVIT_ENUM_DTYPE, c->out_dtype), (int)c->activation, c->gated, c->bias);
     for (side s = 0; (int)s < H.n_sides; s++)
         if (call(c, &a, s))
-            check_rows_of_bytes(what, c->out_dtype, a.out->result[s], (const float *)(const void *)a.out_scales->result[s], exact, plain,
-                                c->rows, c->columns);
+            check_quantized_rows(what, c->out_dtype, a.out->result[s], (const float *)(const void *)a.out_scales->result[s], exact, plain,
+                                 c->rows, c->columns);
     harness_teardown(NULL);
 }
 

@@ -164,18 +164,18 @@ static void rope_rows(void **state)
     static const int32_t rows[] = {0, 1, 2, 33, 197, 2500};
     for (int t = 0; t < N_STORED_TYPES; t++)
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-            for (int spare = 0; spare < 2; spare++) {
-                if (leaves_out(t + (int)i + spare, 2))
+            for (int padded = 0; padded < 2; padded++) {
+                if (leaves_out(t + (int)i + padded, 2))
                     continue;
                 run(&(rope_case){.dtype = stored_types[t],
                                  .n_heads = rows[i] > 1000 ? 1 : 12,
                                  .head_dim = 64,
                                  .live = rows[i],
-                                 .capacity = rows[i] + 9 * spare,
+                                 .capacity = rows[i] + 9 * padded,
                                  .n_positions = 197,
                                  .n_prefix = 1,
-                                 .kind = spare ? PACKED : SEPARATE,
-                                 .with_positions = spare});
+                                 .kind = padded ? PACKED : SEPARATE,
+                                 .with_positions = padded});
             }
 }
 

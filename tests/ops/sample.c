@@ -1,4 +1,4 @@
-/* Selections that add scores up: SAMPLE and MASS. */
+/* Selections that sum scores: SAMPLE and MASS. */
 #include "select_run.h"
 
 #include <math.h>

@@ -1,13 +1,13 @@
-/* Scoring inside select. Scores have the same bits on every backend where prune.h fixes the order; the rest is within rounding, and what is
-   selected follows from the scores that were given. */
+/* Scoring inside select. Scores have the same bits on every backend where prune.h fixes the order; other scores are within rounding, and
+   the selection must follow from the scores of the backend. */
 #include "select_run.h"
 
 #include <math.h>
 
-static batch some_images(int64_t spare)
+static batch some_images(int64_t padding_rows)
 {
     static const int32_t lengths[] = {7, 0, 1, 33, 2, 24};
-    return batch_of(lengths, 6, spare);
+    return batch_of(lengths, 6, padding_rows);
 }
 
 static void l2_case(rvit_dtype dtype, int32_t dim, batch b, float magnitude, int64_t gap)

@@ -187,8 +187,8 @@ static void expect_score(const select_case *c, side s, int64_t t, float got, flo
                  rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype), c->dim, c->n_heads, (long long)t, (double)got, (double)wanted, side_name(s));
 }
 
-/* Off by less than 8 units in the last place of the product of attention and norm, either of which has a fixed order; the oracle's are
-   exact instead. */
+/* Attention times norm, each summed in a fixed order. The score may be off by less than 8 units in the last place; the oracle's must be
+   exact. */
 static void expect_norm_score(const select_case *c, side s, int64_t t, float got, const float *row)
 {
     const float *probs = c->cls_probs + t * c->n_heads;
@@ -319,7 +319,7 @@ static void check_fused(const select_case *c, side s, const array *fuse_x, const
     }
 }
 
-/* What an op leaves alone keeps what was there before. */
+/* Bytes that an op does not write keep their values. */
 static void expect_errors(const select_case *c, const select_arrays *a, const selection *wanted, side s)
 {
     const int32_t n = 1 + c->b.n_images, n_written = c->image_errors ? n : 1;
@@ -379,11 +379,11 @@ int32_t *count_table(double keep, int32_t max_len)
     return counts;
 }
 
-batch full_batch(int64_t spare)
+batch full_batch(int64_t padding_rows)
 {
     int32_t lengths[EVERY_LENGTH];
     const int32_t n = every_length(lengths);
-    return batch_of(lengths, n, spare);
+    return batch_of(lengths, n, padding_rows);
 }
 
 float *make_scores(int64_t n, score_kind kind)

@@ -20,7 +20,7 @@ typedef struct select_case {
     /* What is scored, as floats that are rounded to dtype. */
     rvit_dtype dtype;
     int32_t dim, n_heads;
-    int64_t x_stride, x_column; /* x is a part of wider rows, the rest of which is NaN; stride 0: it is all of them */
+    int64_t x_stride, x_column; /* x is part of wider rows; the rest is NaN; stride 0: x fills the rows */
     const float *x;             /* [live, dim] */
     const float *cls_probs;     /* [live, n_heads] */
     const float *weight, *bias; /* [2, dim], [2] */
@@ -35,16 +35,16 @@ typedef struct select_case {
     int32_t unit;
 } select_case;
 
-/* Called with what a side gave, after all checks. */
+/* Called with the results of a side, after all checks. */
 typedef void select_observer(const select_case *c, side s, const selection *found, const float *scores, const float *fuse_x);
 
 /* counts[n] = ceil(keep * n). */
 int32_t *count_table(double keep, int32_t max_len);
 /* What select must give for these scores (NULL: those of the case). */
 selection select_wanted(const select_case *c, const float *scores);
-/* Runs the case on every side and compares scores, selection and fused tokens with plain code, and what must stay untouched. Scores
-   whose bits the header fixes must have them; others may be off by rounding, and the selection is then judged by the scores that were
-   given. */
+/* Runs the case on every side, compares scores, selection and fused tokens with plain code, and checks what must stay untouched. Scores
+   that the header specifies to the bit must match; others may be off by rounding, and the selection must then follow from the scores
+   that the side computed. */
 void select_check(const select_case *c);
 void select_check_and_observe(const select_case *c, select_observer *observer);
 
@@ -53,7 +53,7 @@ float l2_in_the_fixed_order(const float *x, int32_t dim);
 float heads_in_the_fixed_order(const float *probs, int32_t n_heads);
 
 /* Every length of the contract in one batch. */
-batch full_batch(int64_t spare);
+batch full_batch(int64_t padding_rows);
 
 typedef enum score_kind { NORMAL, COARSE, EQUAL, SIGNED_ZEROS, EXTREME, SORTED, REVERSED, N_SCORE_KINDS } score_kind;
 float *make_scores(int64_t n, score_kind kind);

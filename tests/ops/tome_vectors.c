@@ -31,7 +31,7 @@ static void expect_vector(const match_case *c, side s, const match_result *found
         assert_int_equal(found->next_rows[i], expected->next_rows[i]);
 }
 
-/* The keys as they are; as the sum of two heads, one of which is all there is of some; and scaled, which a cosine does not see. */
+/* The keys as they are; as the sum of two heads, where some keys lie in one head only; and scaled, which a cosine ignores. */
 static void pairs(void **state)
 {
     (void)state;
@@ -105,7 +105,7 @@ static void zero_keys(void **state)
     c.b = batch_of(&length, 1, 0);
     float *k = scratch(5 * HEAD_DIM * 4);
     k[0 * HEAD_DIM] = k[1 * HEAD_DIM] = k[3 * HEAD_DIM] = 1;
-    k[2 * HEAD_DIM] = -1; /* its products are -1, those of row 4, which is zero, are 0 */
+    k[2 * HEAD_DIM] = -1; /* its dot product is -1; that of row 4, which is zero, is 0 */
     c.k = k;
     match_check(&c, expect_first_of_b);
 }

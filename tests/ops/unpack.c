@@ -78,15 +78,15 @@ static void unpack_variants(void **state)
     (void)state;
     for (int t = 0; t < N_STORED_TYPES; t++)
         for (base_kind base = FILL; base <= IN_PLACE; base++)
-            for (int spare = 0; spare < 2; spare++) {
+            for (int padded = 0; padded < 2; padded++) {
                 const unpack_case c = {.dtype = stored_types[t],
                                        .dim = 64,
                                        .rows = 40,
-                                       .capacity = 40 + spare * 6,
+                                       .capacity = 40 + padded * 6,
                                        .grid = 100,
-                                       .grid_capacity = 100 + spare * 3,
+                                       .grid_capacity = 100 + padded * 3,
                                        .base = base,
-                                       .fill = spare ? -1.3f : 0};
+                                       .fill = padded ? -1.3f : 0};
                 run(&c);
             }
 }

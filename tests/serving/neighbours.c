@@ -86,7 +86,7 @@ static void valid_requests_are_unchanged(void **state)
         scene_setup(state);
     }
     assert_true(n_failed > n_batches / 3);
-    printf("%d batches, in %d of which the bad request failed\n", n_batches, n_failed);
+    printf("%d batches; the bad request failed in %d\n", n_batches, n_failed);
 }
 
 GROUP(neighbours, SCENE_TEST(valid_requests_are_unchanged));

@@ -187,7 +187,7 @@ def parse(header: bytes, data: bytes) -> dict[str, Array]:
             array = np.frombuffer(part, types[entry["datatype"]])
         outputs[entry["name"]] = array.reshape(entry["shape"])
     if at != len(data):
-        raise ValueError(f"{len(data)} bytes of outputs, of which {at} are described")
+        raise ValueError(f"{len(data)} bytes of outputs, but {at} are described")
     return outputs
 
 

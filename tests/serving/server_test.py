@@ -170,7 +170,7 @@ def bad_among_good(server: Server, samples: Samples) -> None:
     check(server.metric("raggedvit_failed_images_total", model="plain") > 0, "no failed images")
 
 
-def spoilt(pixels: Array, kind: int, at: int) -> Array:
+def bad_copy(pixels: Array, kind: int, at: int) -> Array:
     """A copy with one NaN or infinite value, or only with values whose sums overflow."""
     pixels = pixels.copy()
     if kind < 4:
@@ -198,7 +198,7 @@ def neighbours(server: Server) -> None:
         wanted = [answer.outputs["LOGITS"] for answer in batch_of(list(good))]
         for batch in range(N_BATCHES):
             bad = batch % 4
-            images = [spoilt(one, batch // 4 % 5, batch) if i == bad else one for i, one in enumerate(good)]
+            images = [bad_copy(one, batch // 4 % 5, batch) if i == bad else one for i, one in enumerate(good)]
             for i, answer in enumerate(batch_of(images)):
                 if i != bad:
                     expect(answer, wanted[i], f"{model}: request {i} in a batch with an invalid one")

@@ -1,4 +1,4 @@
-/* The pipeline cache that a caller keeps, and the list of drivers that are known to fail. */
+/* The pipeline cache of the caller, and the list of drivers with known failures. */
 #include "vulkan_tests.h"
 
 #include "backend_vulkan/vulkan.h"

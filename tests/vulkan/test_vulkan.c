@@ -365,7 +365,7 @@ static void few_bindings(void **state)
     rvit_device_destroy(device);
 }
 
-/* Two drivers, one of which reports an integrated GPU, or a CPU: the discrete GPU is chosen, wherever it is listed. */
+/* Two drivers, where one reports an integrated GPU or a CPU: the discrete GPU is chosen, in any order. */
 static void best_of_two(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* Ops, programs and sessions recorded into the application's command buffer. */
 #include "app.h"
 
-#include "laws/pipeline.h"
+#include "properties/pipeline.h"
 #include "model/toy.h"
 #include "tools/cli/session_results.h"
 

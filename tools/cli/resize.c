@@ -147,7 +147,7 @@ bool resize_window(struct image_view source, const struct resize *how, const str
     return ok;
 }
 
-/* Computes one output row of the vertical pass over float rows, the first of which has number `begin`. */
+/* Computes one output row of the vertical pass over float rows; the first has number `begin`. */
 static void add_lines(const float *lines, int32_t begin, const struct taps *axis, int32_t y, size_t line_size, float *out)
 {
     const float *weights = axis->reals + (size_t)y * (size_t)axis->capacity;

@@ -125,7 +125,7 @@ class InputSlot:
 
     @property
     def memory(self) -> NDArray[np.uint8]:
-        """All of the memory, uint8 [bytes], of which add returns parts. Do not touch it between start and finish."""
+        """All of the memory, uint8 [bytes]; add returns parts of it. Do not touch it between start and finish."""
         return self._staging.memory
 
     @property

@@ -245,6 +245,6 @@ def named(error: RaggedVitError, first: int) -> RaggedVitError:
     """Returns an error of image i of a run as one of image first + i of the caller's batch."""
     head, _, rest = str(error).partition(":")
     word, _, number = head.partition(" ")
-    if word not in ("image", "picture") or not number.isdigit():
+    if word != "image" or not number.isdigit():
         return error
     return RaggedVitError(Status(error.status), f"image {first + int(number)}:{rest}")

@@ -1,4 +1,4 @@
-/* A stand-in for libcublasLt.so.13 for the emulated driver: the functions that the backend calls, as strict as their documentation.
+/* An emulation of libcublasLt.so.13 for the emulated driver: the functions that the backend calls, as strict as their documentation.
    GEMMs are computed on the CPU when their stream reaches them. A mistake prints a line on standard error and returns the library's
    error. Tests can query rvit_emulation_gemms and rvit_emulation_lt_reports. */
 #include <cublasLt.h>

@@ -77,8 +77,8 @@ void load_matrix(site at, uint32_t *r, bool transposed, uint32_t shared);
 
 /* mma.sync m16n8k16, row.col, float32 accumulation: d += a b in the lane layout of the PTX manual. */
 void multiply(site at, collective kind, float *d, const uint32_t *a, const uint32_t *b);
-/* The same for m16n8k32 of e4m3 on 8-bit tensor cores: each sum of 32 products and d is truncated 13 bits below the leading bit of the
-   largest term. */
+/* The same for m16n8k32 of e4m3 on 8-bit tensor cores: the 32 terms of each sum and d are truncated 13 bits below the
+   leading bit of the largest. */
 void multiply_e4m3(site at, float *d, const uint32_t *a, const uint32_t *b);
 /* mma.sync m16n8k32 of bytes, row.col, int32 accumulation. is_signed: B is signed. */
 void multiply_u8(site at, bool is_signed, int *d, const uint32_t *a, const uint32_t *b);

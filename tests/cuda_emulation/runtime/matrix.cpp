@@ -54,7 +54,7 @@ void convert_bf16(row8 &to, const uint16_t *from)
 }
 
 /* The product of two 16-bit elements is exact in float32. Sums are in ascending k, rounded at each step. (The device adds several
-   products at once and truncates low bits; no order of float32 additions gives exactly its result.) */
+   terms at once and truncates low bits; no order of float32 additions gives exactly its result.) */
 template <void convert(row8 &, const uint16_t *)> void multiply_execute(warp &w)
 {
     uint16_t a_bits[16][16], b_bits[16][8];
@@ -121,24 +121,24 @@ struct u8_operands {
     }
 };
 
-/* e4m3 products are exact in float32; the sum of truncated ones is exact in float64. */
+/* The product of two e4m3 values is exact in float32; the sum of the truncated terms is exact in float64. */
 float sum_e4m3(const float *a, const float *b, float d)
 {
     enum { BITS = 13 };
-    float products[32], largest = fabsf(d);
+    float terms[32], largest = fabsf(d);
     for (int k = 0; k < 32; k++) {
-        products[k] = a[k] * b[k];
-        largest = fmaxf(largest, fabsf(products[k]));
+        terms[k] = a[k] * b[k];
+        largest = fmaxf(largest, fabsf(terms[k]));
     }
     float plain = d;
     for (int k = 0; k < 32; k++)
-        plain += products[k];
+        plain += terms[k];
     if (largest == 0.0f || !isfinite(plain))
         return plain;
     const double unit = ldexp(1.0, ilogbf(largest) - BITS), per_unit = 1.0 / unit;
     long long units = (long long)((double)d * per_unit);
     for (int k = 0; k < 32; k++)
-        units += (long long)((double)products[k] * per_unit);
+        units += (long long)((double)terms[k] * per_unit);
     return (float)((double)units * unit);
 }
 

@@ -169,8 +169,8 @@ table &table_of(worker &w)
     return *static_cast<table *>(w.accesses);
 }
 
-/* Words of global memory that were written, with the number of the run that wrote them. A run is a series of launches of which all but
-   the first are early. */
+/* Words of global memory that were written, with the number of the run that wrote them. A run is a launch and the
+   early launches that follow it. */
 enum { WRITTEN_WORDS = 1 << 20, WORD_BITS = 46 };
 uint64_t written[WRITTEN_WORDS];
 uint64_t this_run = 1;

@@ -1,4 +1,4 @@
-/* The stand-in for cuBLASLt: its GEMMs, and what it must refuse. Each refusal is one change to a valid GEMM. */
+/* Tests of the cuBLASLt emulation: its GEMMs, and its refusals. Each refusal is one change to a valid GEMM. */
 #include <cublasLt.h>
 
 #include "session.h"

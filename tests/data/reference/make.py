@@ -22,10 +22,10 @@ def main():
             p.copy_(torch.randn_like(p) * scale + ("norm" in name and name.endswith("weight")))
     weights = {name: value.half().contiguous() for name, value in model.state_dict().items()}
     safetensors.torch.save_file(weights, FOLDER / "model.safetensors", {"format": "pt"})
-    pictures = {"input_size": [3, 32, 56], "mean": [0.5] * 3, "std": [0.5] * 3, "interpolation": "bicubic", "crop_pct": 0.9,
-                "crop_mode": "center"}
+    preprocessing = {"input_size": [3, 32, 56], "mean": [0.5] * 3, "std": [0.5] * 3, "interpolation": "bicubic", "crop_pct": 0.9,
+                     "crop_mode": "center"}
     config = {"architecture": "vit_base_patch16_224", "num_classes": 7, "global_pool": "token", "model_args": SHAPE,
-              "pretrained_cfg": pictures}
+              "pretrained_cfg": preprocessing}
     (FOLDER / "config.json").write_text(json.dumps(config) + "\n")
     script = FOLDER.parents[2] / "tools/reference/dump_reference.py"
     subprocess.run([sys.executable, script, "--timm", "vit_base_patch16_224", "--checkpoint", FOLDER / "model.safetensors", "--n-images", "2",

@@ -21,7 +21,7 @@ int pipeline_can_keep_all(pipeline_prune prune)
     return prune != PRUNE_SAMPLE && prune != PRUNE_MERGE && prune != PRUNE_NOTHING;
 }
 
-/* What is a strictly ascending list of rows can be unpacked by it. */
+/* Only strictly ascending lists of rows can be unpacked. */
 static int unpacks(const pipeline *p)
 {
     return p->prune != PRUNE_NOTHING && p->prune != PRUNE_FUSED && p->prune != PRUNE_MERGE;

@@ -1,5 +1,5 @@
-/* A device and a program may be shared by threads, each with a stream of its own. */
-#include "laws.h"
+/* Threads may share a device and a program if each has its own stream. */
+#include "properties.h"
 
 #include <pthread.h>
 

@@ -1,11 +1,11 @@
-#include "core/plan/native.h"
+/* Checks of sessions with variable resolution. */
+#include "core/plan/variable_resolution.h"
 
 #include "core/base/status.h"
 
-/* What the ops on grids take. */
-enum { MAX_TABLE_SIDE = 512 };
+enum { MAX_TABLE_SIDE = 512 }; /* the limit of the ops on grids */
 
-void rvit_native_complete(const rvit_model *model, rvit_session_desc *desc)
+void rvit_variable_complete(const rvit_model *model, rvit_session_desc *desc)
 {
     if (desc->max_len == 0)
         desc->max_len = model->info.tokens;
@@ -13,7 +13,7 @@ void rvit_native_complete(const rvit_model *model, rvit_session_desc *desc)
         desc->max_tokens = desc->max_images * desc->max_len;
 }
 
-/* The position table must be that of the file: it is resampled for each image, and once only. */
+/* The position table must not be resampled at loading: it is resampled to each image's grid, from the values of the file. */
 static rvit_status check_table(const rvit_model *model)
 {
     const rvit_model_info *info = &model->info;
@@ -33,14 +33,14 @@ static rvit_status check_table(const rvit_model *model)
     return RVIT_OK;
 }
 
-rvit_status rvit_native_check(const rvit_model *model, const rvit_session_desc *desc)
+rvit_status rvit_variable_check(const rvit_model *model, const rvit_session_desc *desc)
 {
     const int32_t side = model->info.merge, least = side > 0 ? side * side : model->info.n_prefix + 1;
     if (!desc->variable_resolution) {
         if (side > 0)
-            return rvit_fail(RVIT_UNSUPPORTED,
-                             "session desc: variable_resolution is 0, but the model merges squares of patches of images of any grid: set "
-                             "variable_resolution to 1");
+            return rvit_fail(
+                RVIT_UNSUPPORTED,
+                "session desc: variable_resolution is 0, but the model merges patches, which needs it: set variable_resolution to 1");
         if (desc->max_tokens != 0 || desc->max_len != 0)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: %s is given, but variable_resolution is 0",
                              desc->max_tokens != 0 ? "max_tokens" : "max_len");
@@ -61,7 +61,7 @@ rvit_status rvit_native_check(const rvit_model *model, const rvit_session_desc *
     return check_table(model);
 }
 
-rvit_status rvit_native_check_units(const rvit_model *model, const rvit_prune_schedule *schedule)
+rvit_status rvit_variable_check_units(const rvit_model *model, const rvit_prune_schedule *schedule)
 {
     const rvit_policy *policy = schedule->policy;
     const int32_t side = model->info.merge, is_l2 = policy->score == RVIT_SCORE_L2 && schedule->select == RVIT_SELECT_TOP_K;
@@ -70,8 +70,8 @@ rvit_status rvit_native_check_units(const rvit_model *model, const rvit_prune_sc
     if (!is_l2 && policy->info.type != RVIT_PRUNE_RECEIVED && policy->info.type != RVIT_PRUNE_RANDOM && !policy->by_pixels &&
         !policy->merges)
         return rvit_fail(RVIT_UNSUPPORTED,
-                         "session desc: prune: %s drops single patches, but the model merges squares of %d x %d of them: l2, received, "
-                         "random and pixelprune drop whole squares, and tome merges them",
+                         "session desc: prune: %s drops single patches, but the model merges groups of %d x %d of them: l2, received, "
+                         "random and pixelprune drop whole groups, and tome merges them",
                          rvit_policy_name(policy), (int)side, (int)side);
     for (int32_t i = 0; i < schedule->n_stages && rvit_policy_reads(policy, RVIT_PROBS_RECEIVED); i++)
         if (rvit_model_has_windows(model, schedule->blocks[i]))
@@ -83,7 +83,7 @@ rvit_status rvit_native_check_units(const rvit_model *model, const rvit_prune_sc
     return RVIT_OK;
 }
 
-rvit_status rvit_native_check_policy(const rvit_prune_desc *desc, const rvit_prune_schedule *schedule)
+rvit_status rvit_variable_check_policy(const rvit_prune_desc *desc, const rvit_prune_schedule *schedule)
 {
     const char *name = rvit_policy_name(schedule->policy);
     if (schedule->n_stages > 0 && schedule->select == RVIT_SELECT_SAMPLE && desc->n_samples == 0)
@@ -98,8 +98,8 @@ rvit_status rvit_native_check_policy(const rvit_prune_desc *desc, const rvit_pru
     if (schedule->n_stages > 1 && schedule->policy->count == RVIT_POLICY_POWER)
         return rvit_fail(
             RVIT_UNSUPPORTED,
-            "session desc: variable_resolution is 1, but %s counts the patches of the unpruned image in each of its %d stages, of which "
-            "lengths tell only the first: give one block",
+            "session desc: variable_resolution is 1, but %s counts the patches of the unpruned image in each of its %d stages, which is "
+            "known in the first stage only: give one block",
             name, (int)schedule->n_stages);
     return RVIT_OK;
 }

@@ -1,5 +1,5 @@
-/* What holds for every device, whatever its kernels: see the headers of the suites. */
-#include "laws.h"
+/* Property tests: they hold for every device and its kernels. See the first lines of each suite. */
+#include "properties.h"
 
 int main(int argc, char **argv)
 {

@@ -1,4 +1,4 @@
-/* A short pruned forward made of every op but patchify: what the laws are checked on.
+/* A short pruned forward made of every op but patchify: the property tests run it.
 
    layernorm, qkv, rope, attention, received, projection with residual, a prune stage, positions, layernorm that gathers, MLP with residual,
    and on the side a pack, an unpack, a second stage that scores what the first left, a head and a copy, a pool and a probe of what is
@@ -12,7 +12,7 @@ typedef enum pipeline_prune {
     PRUNE_CLS,       /* top k by the CLS attention */
     PRUNE_L2,        /* top k by the L2 norm, the prefix competing */
     PRUNE_FUSED,     /* top k by the CLS attention, the rest fused */
-    PRUNE_PREDICTOR, /* top k by a predictor: layernorm, three products and a mean before the stage */
+    PRUNE_PREDICTOR, /* top k by a predictor: layernorm, three GEMMs and a mean before the stage */
     PRUNE_SAMPLE,    /* sampling by CLS attention times the norm of the values, which lie in the packed qkv */
     PRUNE_MERGE,     /* no select: match and merge */
     PRUNE_MASK,      /* the rows of keep_in */

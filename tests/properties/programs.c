@@ -1,6 +1,6 @@
-/* Random programs over one piece of memory, every op reading and overwriting what others wrote and read: what a device needs barriers for.
-   The contents are small integers, so that any word may serve as a live count. The same ops are carried out here, one after another. */
-#include "laws.h"
+/* Random programs in one range of memory, where ops read and overwrite data of other ops, so that a device needs barriers. The contents are
+   small integers, so that any word is a valid live count. Plain code runs the same ops in sequence. */
+#include "properties.h"
 
 enum { WORDS = 512, SIZE = WORDS * 4, ROW = 16, N_INDEX = 8 };
 
@@ -199,9 +199,10 @@ static void many_independent_ops(void **state)
     rvit_program_destroy(program);
 }
 
-enum { PRODUCT_ROWS = 40, N_SETS = 2 };
+enum { GEMM_ROWS = 40, N_SETS = 2 };
 
-/* Products whose weights ops of the same program write, right before or with other ops between; the last one's weights are a product. */
+/* GEMMs that read weights written by ops of the same program, immediately before or with other ops between. The weights of the last one
+   are the output of a GEMM. */
 typedef struct weight_chain {
     int32_t in, out;
     rvit_dtype dtype;
@@ -212,7 +213,7 @@ static rvit_status multiply(const weight_chain *c, const array *weight, const ar
 {
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
     args.dtype = args.out_dtype = c->dtype;
-    args.rows.capacity = PRODUCT_ROWS;
+    args.rows.capacity = GEMM_ROWS;
     args.rows.live = array_view(c->live, DEVICE);
     args.in_features = c->in;
     args.out_features = out_features;
@@ -243,14 +244,14 @@ static void run_weight_chain(const weight_chain *c)
     }
     rvit_layernorm_args norm = RVIT_LAYERNORM_ARGS_INIT;
     norm.dtype = norm.out_dtype = c->dtype;
-    norm.rows.capacity = PRODUCT_ROWS;
+    norm.rows.capacity = GEMM_ROWS;
     norm.dim = c->in;
     norm.eps = 1e-5f;
     norm.x = array_view(c->x, DEVICE);
     norm.gamma = norm.beta = array_view(c->gamma, DEVICE);
     norm.out = array_view(c->aside[1], DEVICE);
     expect_ok(rvit_layernorm(H.stream[DEVICE], &norm));
-    expect_ok(multiply(c, c->aside[1], NULL, c->results[2], PRODUCT_ROWS));
+    expect_ok(multiply(c, c->aside[1], NULL, c->results[2], GEMM_ROWS));
 }
 
 static void weights_of_the_program(void **state)
@@ -261,11 +262,11 @@ static void weights_of_the_program(void **state)
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
             weight_chain c = {.in = sizes[s][0], .out = sizes[s][1], .dtype = (rvit_dtype)dtype};
             const int64_t element = rvit_dtype_size(c.dtype), weight_size = (int64_t)c.in * c.out * element;
-            const int32_t live = PRODUCT_ROWS;
-            c.x = array_input("x", PRODUCT_ROWS * c.in * element);
+            const int32_t live = GEMM_ROWS;
+            c.x = array_input("x", GEMM_ROWS * c.in * element);
             c.live = array_input("live", 4);
             c.gamma = array_input("gamma", c.in * 4);
-            store_normal(c.dtype, c.x->host, 0, (int64_t)PRODUCT_ROWS * c.in, 1);
+            store_normal(c.dtype, c.x->host, 0, (int64_t)GEMM_ROWS * c.in, 1);
             memcpy(c.live->host, &live, 4);
             store_normal(RVIT_F32, c.gamma->host, 0, c.in, 1);
             for (int set = 0; set < N_SETS; set++) {
@@ -277,9 +278,9 @@ static void weights_of_the_program(void **state)
             c.weight = array_output("weight", weight_size);
             c.bias = array_output("bias", c.out * 4);
             c.aside[0] = array_output("copy of gamma", c.in * 4);
-            c.aside[1] = array_output("normal", PRODUCT_ROWS * c.in * element);
+            c.aside[1] = array_output("normal", GEMM_ROWS * c.in * element);
             for (int i = 0; i < 3; i++)
-                c.results[i] = array_output("result", PRODUCT_ROWS * (i < 2 ? c.out : PRODUCT_ROWS) * element);
+                c.results[i] = array_output("result", GEMM_ROWS * (i < 2 ? c.out : GEMM_ROWS) * element);
             uint8_t *wanted[3];
             arrays_upload();
             run_weight_chain(&c);

@@ -1,5 +1,5 @@
-/* A program recorded once and launched with other lengths gives what the ops give one by one, bit for bit. */
-#include "laws.h"
+/* A program recorded once and launched with other lengths gives the same bits as the ops one by one. */
+#include "properties.h"
 
 #define N_IMAGES 6
 #define MAX_LEN 24

@@ -1,7 +1,7 @@
 /* A scene: one op of a small shape with its arrays, allocated once. What the op reads as lengths, row numbers, counts and masks lies in
-   mapped memory and may be written anew for each call; all else lies in one buffer of the device, with guards around each array. */
-#ifndef RVIT_TESTS_HOSTILE_SCENE_H
-#define RVIT_TESTS_HOSTILE_SCENE_H
+   mapped memory and may be rewritten for each call; all else lies in one buffer of the device, with guards around each array. */
+#ifndef RVIT_TESTS_ROBUSTNESS_SCENE_H
+#define RVIT_TESTS_ROBUSTNESS_SCENE_H
 
 #include "fuzz/drafts.h"
 #include "harness.h"

@@ -1,5 +1,5 @@
-/* Lengths that break the rules give results without meaning, but no access outside the arrays, and the next call works. */
-#include "laws.h"
+/* Invalid lengths give meaningless results but cause no access outside the arrays, and the next call works. */
+#include "properties.h"
 
 enum { N_IMAGES = 9, ROWS = 60, MAX_LEN = 20 };
 

@@ -1,6 +1,6 @@
-/* The suites of test_laws. */
-#ifndef RVIT_TESTS_LAWS_H
-#define RVIT_TESTS_LAWS_H
+/* The suites of test_properties. */
+#ifndef RVIT_TESTS_PROPERTIES_H
+#define RVIT_TESTS_PROPERTIES_H
 
 #include "pipeline.h"
 

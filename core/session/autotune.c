@@ -1,22 +1,20 @@
-/* The timing trial of dense_fallback.
+/* dense_fallback: times a full batch through the pruned and through the dense forward. The cost of the stages and the gain from fewer rows
+   depend on device, model, batch and policy, so they are measured.
 
-   Question: is a full batch through the pruned forward faster, on this device as it is now, than through the same forward unpruned?
-   Nothing cheaper answers it: what the stages cost, and what fewer rows save, depends on device, model, batch and policy.
+   The two sessions exist one after the other, so peak memory is that of one. They use none of the caller's resources: the images are noise,
+   the stream is the session's own, and logits are the only output. Each session runs RUNS times and the host waits for each run. The
+   fastest run counts, because disturbances only slow a run down; the first run also warms up.
 
-   Method: a session of each kind, one after the other, so that no more memory is needed than for one. Nothing of the caller's takes part:
-   the images are noise, copied by no run; the stream is the session's own; nothing is traced or given back but logits. Each does a few runs
-   with the host waiting, and the fastest counts, because what disturbs a run only makes it slower; the first run also warms up.
-
-   Decision: dense, if it is no slower. If the model makes nothing of noise (scores that cannot be used, results that are not finite), that
-   says nothing of the caller's images, and the session prunes as asked. A mask that the caller gives is no less work to honour for
-   being measured: there is no trial of it. */
-#include "core/session/dense_trial.h"
+   The dense forward is chosen if it is not slower. If the model fails on noise (unusable scores, results that are not finite), this says
+   nothing about the caller's images, and the session prunes as requested. With RVIT_PRUNE_MASK nothing is measured: the caller's mask must
+   be applied in any case. */
+#include "core/session/autotune.h"
 
 #include <time.h>
 
 enum { RUNS = 6 };
 
-/* The places of out_descs. */
+/* Indices of out_descs. */
 enum { TIMED_PRUNED, TIMED_DENSE, DENSE };
 
 static rvit_session_desc dense_desc(const rvit_session_desc *given)
@@ -39,22 +37,22 @@ static rvit_session_desc timed_desc(const rvit_session_desc *given)
     return desc;
 }
 
-rvit_status rvit_dense_trial_sessions(const rvit_model *model, const rvit_session_desc *desc,
-                                      rvit_session_desc out_descs[RVIT_DENSE_TRIAL_SESSIONS], int32_t *out_n)
+rvit_status rvit_autotune_sessions(const rvit_model *model, const rvit_session_desc *desc,
+                                   rvit_session_desc out_descs[RVIT_AUTOTUNE_SESSIONS], int32_t *out_n)
 {
     *out_n = 0;
     if (!desc->dense_fallback)
         return RVIT_OK;
     const rvit_session_plan *plan = NULL;
     RVIT_TRY(rvit_session_plan_create(model, desc, &plan));
-    const int has_trial = plan->schedule.n_stages > 0 && !rvit_prune_takes_mask(&plan->schedule);
+    const int is_tuned = plan->schedule.n_stages > 0 && !rvit_prune_takes_mask(&plan->schedule);
     rvit_session_plan_destroy(model, plan);
-    if (!has_trial)
+    if (!is_tuned)
         return RVIT_OK;
     out_descs[TIMED_PRUNED] = timed_desc(desc);
     out_descs[DENSE] = dense_desc(desc);
     out_descs[TIMED_DENSE] = timed_desc(&out_descs[DENSE]);
-    *out_n = RVIT_DENSE_TRIAL_SESSIONS;
+    *out_n = RVIT_AUTOTUNE_SESSIONS;
     return RVIT_OK;
 }
 
@@ -101,11 +99,11 @@ static rvit_status measure(rvit_model *model, const rvit_session_desc *desc, dou
     return status;
 }
 
-rvit_status rvit_dense_trial(rvit_model *model, rvit_session_desc *desc, rvit_session_info *info)
+rvit_status rvit_autotune(rvit_model *model, rvit_session_desc *desc, rvit_session_info *info)
 {
-    rvit_session_desc descs[RVIT_DENSE_TRIAL_SESSIONS];
+    rvit_session_desc descs[RVIT_AUTOTUNE_SESSIONS];
     int32_t n;
-    RVIT_TRY(rvit_dense_trial_sessions(model, desc, descs, &n));
+    RVIT_TRY(rvit_autotune_sessions(model, desc, descs, &n));
     if (n == 0)
         return RVIT_OK;
     rvit_status status = measure(model, &descs[TIMED_PRUNED], &info->pruned_us);

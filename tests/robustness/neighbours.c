@@ -180,7 +180,7 @@ static int32_t most_left(const rvit_op *op, int32_t len, int32_t len_left)
     return prefix + (a->n_samples < n - 1 ? a->n_samples : n - 1);
 }
 
-/* What select and match lay out anew. */
+/* The new layout after select or match. */
 static const char *compare_layouts(const scene *s, const int32_t *cu, int32_t n_images, int32_t bad, const uint8_t *found)
 {
     static char text[160];

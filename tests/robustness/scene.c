@@ -1,6 +1,6 @@
 #include "scene.h"
 
-/* Under the address sanitizer the guards may not be touched while an op runs on the CPU: then reads beside an array are found, too. */
+/* The address sanitizer forbids access to the guards while an op runs on the CPU, so that it also finds reads outside an array. */
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #define GUARDS_ARE_CLOSED 1
@@ -240,7 +240,7 @@ static int32_t max_len_of(const rvit_op *op)
     }
 }
 
-/* Draws an op; 0 if it is not one that can be given arrays. The accesses are those of the op, of which views[i] points to marks[i]. */
+/* Draws an op; 0 if it cannot take arrays. Gives the op's accesses; views[i] points to marks[i]. */
 static int draw(scene *s, rvit_op_type type, rvit_buffer marks[MAX_VIEWS], rvit_access accesses[RVIT_OP_MAX_ACCESSES])
 {
     uint8_t bytes[DRAWN];

@@ -1,6 +1,6 @@
-/* Images of their own sizes: the layout, the first rows and the rotation of a batch come from the grids that the device has. An image's
-   bits are those that it has alone, a program recorded once serves every set of grids, and pruned rows keep their angles. */
-#include "laws.h"
+/* Images of different sizes: the layout, the first rows and the rotation of a batch come from patch grids on the device. An image has the
+   same bits as in a batch of one, one recorded program serves every set of grids, and pruned rows keep their angles. */
+#include "properties.h"
 
 enum {
     N_IMAGES = 7,
@@ -65,7 +65,7 @@ static int32_t tokens_of(const int32_t *grid)
     return grid[0] * grid[1] > 0 ? N_PREFIX + grid[0] * grid[1] : 0;
 }
 
-/* Image i of the batch is picture seeds[i]: what it brings depends on that alone. */
+/* Image i of the batch is made from seeds[i] only. */
 static void fill(const batch_of_grids *b, const int32_t (*grids)[2], const uint64_t *seeds, int32_t n)
 {
     memset(b->grids->host, 0x7f, (size_t)b->grids->size);
@@ -172,14 +172,14 @@ static void expect_kept_rows_turn_alike(const batch_of_grids *b)
     }
 }
 
-static const int32_t pictures[N_IMAGES][2] = {{3, 7}, {5, 5}, {0, 4}, {1, 1}, {8, 11}, {2, 30}, {6, 4}};
+static const int32_t sizes[N_IMAGES][2] = {{3, 7}, {5, 5}, {0, 4}, {1, 1}, {8, 11}, {2, 30}, {6, 4}};
 static const uint64_t seeds[N_IMAGES] = {11, 12, 13, 14, 15, 16, 17};
 
-static void images_of_any_size_stand_alone(void **state)
+static void images_of_any_size_are_independent(void **state)
 {
     (void)state;
     const batch_of_grids all = make(), alone = make();
-    fill(&all, pictures, seeds, N_IMAGES);
+    fill(&all, sizes, seeds, N_IMAGES);
     arrays_upload();
     enqueue(&all, H.stream[DEVICE]);
     arrays_fetch(DEVICE);
@@ -190,9 +190,9 @@ static void images_of_any_size_stand_alone(void **state)
     memcpy(k_after, all.k_after->result[DEVICE], ROWS * WIDTH * 4);
     int32_t row = 0, after = 0;
     for (int32_t i = 0; i < N_IMAGES; i++) {
-        const int32_t tokens = tokens_of(pictures[i]);
+        const int32_t tokens = tokens_of(sizes[i]);
         const int32_t left = tokens < KEPT + N_PREFIX ? tokens : KEPT + N_PREFIX;
-        fill(&alone, &pictures[i], &seeds[i], 1);
+        fill(&alone, &sizes[i], &seeds[i], 1);
         arrays_upload();
         enqueue(&alone, H.stream[DEVICE]);
         arrays_fetch(DEVICE);
@@ -247,4 +247,4 @@ static void one_program_serves_all_grids(void **state)
     rvit_program_destroy(program);
 }
 
-SUITE(grids_suite, TEST(images_of_any_size_stand_alone), TEST(one_program_serves_all_grids));
+SUITE(grids_suite, TEST(images_of_any_size_are_independent), TEST(one_program_serves_all_grids));

@@ -1,11 +1,11 @@
-/* Hostile lengths and row numbers: every op that reads such numbers on the device is given garbage for them, on shapes of every kind. No
-   access may leave the op's arrays, no input may change, and calls that keep the rules must give the bits that they gave at first. So must
-   those in which the values of one image are NaN, infinite, huge, negative or zero, for all other images.
+/* Runs every op that reads lengths or row numbers on the device with garbage for them, on shapes of every kind. No access may leave the
+   op's arrays, no input may change, and valid calls must give the same bits as at first. Where the values of one image are NaN, infinite,
+   huge, negative or zero, all other images must keep their bits too.
 
-   Calls are enqueued in batches, each on other arrays, and waited for together. A batch that breaks something is made once more, call by
-   call, to find the one that did. A case follows from the seed and its number alone.
+   Calls are enqueued in batches, each on its own arrays, and waited for together. A batch that fails is repeated call by call to find the
+   culprit. A case depends only on the seed and its number.
 
-   hostile [--cases N] [--seconds N] [--seed N] [--from N] [--scenes N] and the options of every test program
+   robustness [--cases N] [--seconds N] [--seed N] [--from N] [--scenes N] and the options of every test program
    --from: the number of the first case   --scenes: shapes at a time; fewer are made sooner */
 #include <time.h>
 
@@ -184,7 +184,7 @@ static int release_scenes(void **state)
 }
 
 static const struct CMUnitTest tests[] = {TEST_OF(garbage_stays_inside, harness_setup, release_scenes)};
-static const suite hostile_suite = {"hostile", tests, 1};
+static const suite robustness_suite = {"robustness", tests, 1};
 
 int main(int argc, char **argv)
 {
@@ -206,6 +206,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s: --scenes is %s, expected %d to %d\n", argv[0], values[4], BATCH, MOST_SCENES);
         return 2;
     }
-    static const suite *const suites[] = {&hostile_suite};
+    static const suite *const suites[] = {&robustness_suite};
     return harness_main(argc, argv, 0, suites, 1);
 }

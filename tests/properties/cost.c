@@ -1,5 +1,5 @@
-/* A run neither allocates nor waits, once warm: by the library's own count, and by the caller's allocator. */
-#include "laws.h"
+/* After warm-up, a run neither allocates nor waits, by the library's own counters and by the caller's allocator. */
+#include "properties.h"
 
 #include <stdatomic.h>
 
@@ -25,7 +25,7 @@ static rvit_stats stats_of(const rvit_stream *stream)
     return stats;
 }
 
-/* Everything the test allocates lies on a device of its own, whose allocator counts; H is pointed at it for the while. */
+/* The test allocates everything on its own device with a counting allocator; H points to it during the test. */
 static void with_counting_device(void (*body)(void))
 {
     rvit_device *device = H.device[DEVICE];

@@ -1,5 +1,5 @@
-/* An image's results do not depend on its batch: not on its place, not on its mates, not on what lies in unused memory. */
-#include "laws.h"
+/* An image's results do not depend on its position in the batch, on other images, or on the contents of unused memory. */
+#include "properties.h"
 
 #include <math.h>
 

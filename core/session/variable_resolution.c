@@ -1,4 +1,5 @@
-#include "core/session/native.h"
+/* Runs with variable resolution: checks and layouts of their grids. */
+#include "core/session/variable_resolution.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -6,21 +7,21 @@
 #include "core/base/status.h"
 #include "core/contract/image_descriptor.h"
 
-enum { MAX_SIDE = INT16_MAX }; /* what the ops on grids take */
+enum { MAX_SIDE = INT16_MAX }; /* the limit of the ops on grids */
 
-/* Lines and columns of patches of an image: given, or of the size that a picture is resized to, as rvit_images_write has left it. */
+/* Rows and columns of patches of an image: from the run args, or of its resized pixels, from its descriptor in the staging buffer. */
 static const int32_t *grid_of(const rvit_session *s, const rvit_run_args *args, int32_t image)
 {
     if (args->input.kind == RVIT_INPUT_PATCHES)
         return &args->input.grids[2 * image];
-    const int32_t *region = rvit_session_host(s, s->plan->staged_images);
-    const int32_t *entry = region + RVIT_IMAGE_ENTRIES(s->plan->desc.max_images) + (int64_t)image * RVIT_IMAGE_ENTRY_WORDS;
+    const int32_t *staging = rvit_session_host(s, s->plan->staged_images);
+    const int32_t *entry = staging + RVIT_IMAGE_ENTRIES(s->plan->desc.max_images) + (int64_t)image * RVIT_IMAGE_ENTRY_WORDS;
     return &((const rvit_image_entry *)(const void *)entry)->grid_height;
 }
 
 _Static_assert(offsetof(rvit_image_entry, grid_width) == offsetof(rvit_image_entry, grid_height) + sizeof(int32_t), "a grid");
 
-rvit_status rvit_native_lay_out(const rvit_session *s, const rvit_run_args *args)
+rvit_status rvit_variable_lay_out(const rvit_session *s, const rvit_run_args *args)
 {
     const rvit_session_desc *desc = &s->plan->desc;
     int32_t *cu = rvit_session_host(s, s->plan->run_cu_seqlens);
@@ -33,8 +34,8 @@ rvit_status rvit_native_lay_out(const rvit_session *s, const rvit_run_args *args
         const int32_t side = s->model->info.merge;
         if (side > 0 && (height % side != 0 || width % side != 0))
             return rvit_fail(RVIT_INVALID_ARGUMENT,
-                             "run args: image %d has %d x %d patches, expected multiples of %d a side: the model merges squares of them",
-                             (int)i, (int)height, (int)width, (int)side);
+                             "run args: image %d has %d x %d patches, expected multiples of %d a side: the model merges groups of %d x %d",
+                             (int)i, (int)height, (int)width, (int)side, (int)side, (int)side);
         const int64_t len = s->model->info.n_prefix + (int64_t)height * width;
         if (len > desc->max_len)
             return rvit_fail(RVIT_INVALID_ARGUMENT,
@@ -52,13 +53,13 @@ rvit_status rvit_native_lay_out(const rvit_session *s, const rvit_run_args *args
     return RVIT_OK;
 }
 
-int32_t rvit_native_patches(const rvit_session *s, int32_t n_images)
+int32_t rvit_variable_patches(const rvit_session *s, int32_t n_images)
 {
     const int32_t *cu = rvit_session_host(s, s->plan->run_cu_seqlens);
     return cu[n_images] - n_images * s->model->info.n_prefix;
 }
 
-int32_t rvit_native_place(const rvit_session *s, int32_t image, int32_t patch)
+int32_t rvit_variable_place(const rvit_session *s, int32_t image, int32_t patch)
 {
     const int32_t side = s->model->info.merge;
     if (side == 0)
@@ -68,10 +69,10 @@ int32_t rvit_native_place(const rvit_session *s, int32_t image, int32_t patch)
     return (unit / across * side + inner / side) * width + unit % across * side + inner % side;
 }
 
-void rvit_native_hand_over(rvit_session *s, const rvit_run_args *args)
+void rvit_variable_hand_over(rvit_session *s, const rvit_run_args *args)
 {
     const rvit_session_plan *plan = s->plan;
-    const int32_t patches = rvit_native_patches(s, args->n_images);
+    const int32_t patches = rvit_variable_patches(s, args->n_images);
     int32_t *live_patches = rvit_session_host(s, plan->live_patches);
     *live_patches = patches;
     int32_t *grids = rvit_session_host(s, plan->grids);
