@@ -340,10 +340,10 @@ static void match_refuses(void **state)
         __VA_ARGS__;                                                                               \
         expect_status(rvit_bipartite_match(H.stream[DEVICE], &args), RVIT_INVALID_ARGUMENT, word); \
     } while (0)
-    REFUSED("unit", args.group_size = -1);
-    REFUSED("unit", args.group_size = 5);
-    REFUSED("unit is 2, but n_prefix is 1", args.n_prefix = 1);
-    REFUSED("window_cu_seqlens is given, but unit is 1", args.group_size = 1);
+    REFUSED("group_size", args.group_size = -1);
+    REFUSED("group_size", args.group_size = 5);
+    REFUSED("group_size is 2, but n_prefix is 1", args.n_prefix = 1);
+    REFUSED("window_cu_seqlens is given, but group_size is 1", args.group_size = 1);
     REFUSED("n_windows", args.n_windows = -1);
     REFUSED("overlaps", args.next_rows = args.src_rows);
 #undef REFUSED

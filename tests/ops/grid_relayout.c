@@ -135,8 +135,8 @@ static void grid_relayout_refuses(void **state)
     REFUSED("n_images", args.n_images = -1);
     REFUSED("n_windows", args.n_windows = -1);
     REFUSED("max_len", args.max_len = -1);
-    REFUSED("unit", args.group_size = 0);
-    REFUSED("unit", args.group_size = 65);
+    REFUSED("group_size", args.group_size = 0);
+    REFUSED("group_size", args.group_size = 65);
     REFUSED("rows", args.rows = -1);
     REFUSED("keep", args.keep.buffer = NULL);
     REFUSED("out_group_rows", args.out_group_rows.buffer = NULL);
