@@ -30,7 +30,7 @@ template <typename T> RVIT_DEVICE void store_split(T *p, int low_offset, unalign
     store_split(p, low_offset, make_float2(x.x, x.y));
 }
 
-/* Cuts a line of patches, `pitch` pixels from row to row; only the first `size` of a row are read. A thread keeps its column and takes every
+/* Cuts a line of patches, `pitch` pixels from row to row; only the first `size` are read. A thread keeps its column and takes every
    n-th row of pixels, so that it divides only once. */
 template <typename T, typename V>
 RVIT_DEVICE void cut_line(const float *pixels, T *out, int pitch, int size, int patch, int stride, int low_offset)

@@ -62,7 +62,7 @@ RVIT_DEVICE void find_elements(const rvit_cu_preprocess_params &params, int tile
         m.x_elements[i - TILE_HEIGHT] = number * params.out_stride + rest;
 }
 
-/* Converts `rows` rows of 8-bit values to elements of the tile's rows from `first` on, RUN pixels at a time: 4 if patch size and rows allow it,
+/* Converts `rows` rows of uint8 to elements of the tile's rows from `first` on, RUN pixels at a time: 4 if patch size and rows allow it,
    else 2. */
 template <typename T, int RUN>
 RVIT_DEVICE void write_rows(const rvit_cu_preprocess_params &params, const preprocess_memory &m, int first, int rows)

@@ -39,8 +39,9 @@ static rvit_status qwen_grid(const rvit_image_recipe *recipe, int32_t height, in
     enum { MAX_MERGE = 16, MAX_RATIO = 200 };
     const int64_t min_pixels = recipe->min_pixels, max_pixels = recipe->max_pixels;
     if ((int64_t)height > (int64_t)MAX_RATIO * width || (int64_t)width > (int64_t)MAX_RATIO * height)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_image_recipe_grid: the image has %d x %d pixels, expected an aspect ratio of at most %d",
-                         (int)height, (int)width, MAX_RATIO);
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "rvit_image_recipe_grid: the image has %d x %d pixels, expected an aspect ratio of at most %d", (int)height,
+                         (int)width, MAX_RATIO);
     if (recipe->merge > MAX_MERGE)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: merge is %d, expected 1..%d", (int)recipe->merge, MAX_MERGE);
     if (min_pixels < 1 || max_pixels < min_pixels || max_pixels > (int64_t)1 << 40)
@@ -72,8 +73,8 @@ rvit_status rvit_image_recipe_grid(const rvit_image_recipe *given, int32_t heigh
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_image_recipe_grid: out_grid is NULL");
     RVIT_TRY(rvit_args_copy(&recipe, sizeof recipe, given, "image recipe"));
     if (height < 1 || width < 1 || height > MAX_PIXELS || width > MAX_PIXELS)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_image_recipe_grid: the image has %d x %d pixels, expected sides of 1..%d", (int)height,
-                         (int)width, MAX_PIXELS);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_image_recipe_grid: the image has %d x %d pixels, expected sides of 1..%d",
+                         (int)height, (int)width, MAX_PIXELS);
     if (recipe.merge < 1 && recipe.max_patches < 1)
         return rvit_fail(RVIT_UNSUPPORTED, "image recipe: merge and max_patches are 0: all images have the size of the recipe");
     if (recipe.patch_size < 1 || recipe.patch_size > MAX_PATCH)

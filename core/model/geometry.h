@@ -32,8 +32,8 @@ typedef struct rvit_vit_config {
     const rvit_family *family;
     rvit_model_info info;
     rvit_checkpoint_info files;
-    rvit_image_recipe recipe;     /* without what no file tells */
-    int32_t measured; /* 1: all shapes were checked; 0: there are unsupported parts, and info is incomplete */
+    rvit_image_recipe recipe; /* without what no file tells */
+    int32_t measured;         /* 1: all shapes were checked; 0: there are unsupported parts, and info is incomplete */
     int32_t layer_scale;
     int32_t qkv_bias, patch_bias;
     int32_t patch_rows; /* 1: patches in the file are rows of (y, x, channel) */

@@ -372,5 +372,5 @@ void good_bipartite_match(rvit_bipartite_match_args *a)
     a->next_rows = good_output("next_rows", GOOD_ROWS * 4);
 }
 
-SUITE(bipartite_match_suite, TEST(match_ties), TEST(match_random), TEST(match_lengths), TEST(match_shapes), TEST(match_nan), TEST(match_in_units),
-      TEST(match_long_in_windows), TEST(match_nan_in_windows), TEST(match_refuses));
+SUITE(bipartite_match_suite, TEST(match_ties), TEST(match_random), TEST(match_lengths), TEST(match_shapes), TEST(match_nan),
+      TEST(match_in_units), TEST(match_long_in_windows), TEST(match_nan_in_windows), TEST(match_refuses));

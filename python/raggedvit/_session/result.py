@@ -84,7 +84,7 @@ class Result(Generic[ArrayT]):
 
 
 class _Views:
-    """A session's results where the library has them. One struct serves for all: a call overwrites what the last one returned."""
+    """A session's results, in memory of the library. All share one struct: each call overwrites the last."""
 
     def __init__(self, lib: Library, session: Any) -> None:
         self._lib, self._session, self._view = lib, session, new("rvit_result_view")
