@@ -1,5 +1,5 @@
-/* The vision towers of Qwen2.5-VL and Qwen3-VL: every result against transformers in float64, mistakes that must show, and what is refused.
-   That each image is as if it were alone, dump_qwen_batches.c. */
+/* Compares every result of the vision encoders of Qwen2.5-VL and Qwen3-VL with transformers in float64, checks that wrong settings change
+   the results, and checks refusals. dump_qwen_batches.c tests that images do not affect each other. */
 #include "dump_qwen.h"
 
 #include <math.h>
@@ -9,9 +9,9 @@
 const char *const qwen_dumps[N_QWEN_DUMPS] = {"qwen2_5_vl.json", "qwen2_5_vl_bare.json", "qwen2_5_vl_heads_80.json",
                                               "qwen3_vl.json",   "qwen3_vl_bare.json",   "qwen3_vl_heads_72.json"};
 
-qwen_tower qwen_open(const char *file_name)
+qwen_encoder qwen_open(const char *file_name)
 {
-    qwen_tower t = {.dump = dump_load(dump_folder, file_name), .info = RVIT_MODEL_INFO_INIT};
+    qwen_encoder t = {.dump = dump_load(dump_folder, file_name), .info = RVIT_MODEL_INFO_INIT};
     rvit_checkpoint *checkpoint = dump_open(t.dump, NULL);
     expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, NULL, &t.model));
     expect_ok(rvit_model_get_info(t.model, &t.info));
@@ -19,7 +19,7 @@ qwen_tower qwen_open(const char *file_name)
     return t;
 }
 
-void qwen_close(qwen_tower *t)
+void qwen_close(qwen_encoder *t)
 {
     rvit_model_destroy(t->model);
     json_decref(t->dump);
@@ -35,7 +35,7 @@ static double largest_of(const json_t *rows)
     return largest;
 }
 
-static void expect_rows(const qwen_tower *t, const char *what, const json_t *wanted, const float *got, int32_t width, const int32_t *from)
+static void expect_rows(const qwen_encoder *t, const char *what, const json_t *wanted, const float *got, int32_t width, const int32_t *from)
 {
     assert_non_null(got);
     assert_true(json_array_size(wanted) > 0);
@@ -45,12 +45,12 @@ static void expect_rows(const qwen_tower *t, const char *what, const json_t *wan
         fail_msg("%s: %s differ by %g", dump_text(t->dump, "name"), what, difference);
 }
 
-/* Merged rows, those of earlier blocks, and the rows of the last block, in one session. */
+/* Merged rows, deepstack rows and the rows of the last block, in one session. */
 static void outputs(void **state)
 {
     (void)state;
     for (int d = 0; d < N_QWEN_DUMPS; d++) {
-        qwen_tower t = qwen_open(qwen_dumps[d]);
+        qwen_encoder t = qwen_open(qwen_dumps[d]);
         const json_t *deepstack = json_object_get(t.dump, "deepstack"), *rows = json_object_get(t.dump, "rows");
         assert_int_equal(t.info.merge, 2);
         assert_int_equal(t.info.patch_frames, 2);
@@ -73,7 +73,7 @@ static void outputs(void **state)
             for (int32_t i = 0; i < (int32_t)json_array_size(rows); i++)
                 from[i] = 3 * i;
             expect_rows(&t, "rows", rows, session_floats(session, RVIT_RESULT_FEATURES), t.info.dim, from);
-            /* The last block's, too: no norm follows. */
+            /* The last block gives the same rows, since no norm follows it. */
             expect_rows(&t, "block rows", rows, session_floats(session, RVIT_RESULT_BLOCK_FEATURES), t.info.dim, from);
         }
         rvit_session_destroy(session);
@@ -81,12 +81,12 @@ static void outputs(void **state)
     }
 }
 
-/* The same in memory of the device, of which the host is given nothing; and places that do not do. */
+/* The same results in device memory, with no copy on the host, and refused views. */
 static void rows_on_the_device(void **state)
 {
     (void)state;
     for (int d = 0; d < N_QWEN_DUMPS; d++) {
-        qwen_tower t = qwen_open(qwen_dumps[d]);
+        qwen_encoder t = qwen_open(qwen_dumps[d]);
         const int32_t n = t.info.n_deepstack;
         rvit_session_desc desc = dump_session_desc(t.dump, &t.info);
         desc.outputs = RVIT_OUTPUT_MERGED | (n > 0 ? RVIT_OUTPUT_DEEPSTACK : 0);
@@ -133,12 +133,12 @@ static void rows_on_the_device(void **state)
     }
 }
 
-/* Features put back to the grid, line after line, whatever the order of the rows. */
+/* rvit_session_feature_grid puts features into the grid's order, line by line. */
 static void grids(void **state)
 {
     (void)state;
     for (int d = 0; d < N_QWEN_DUMPS; d++) {
-        qwen_tower t = qwen_open(qwen_dumps[d]);
+        qwen_encoder t = qwen_open(qwen_dumps[d]);
         rvit_session_desc desc = dump_session_desc(t.dump, &t.info);
         desc.outputs = RVIT_OUTPUT_FEATURES;
         rvit_session *session = NULL;
@@ -160,11 +160,11 @@ static void grids(void **state)
     }
 }
 
-/* Received attention of a block with windows and of one without: each row's queries sum to one over the keys that they reach. */
+/* Received attention of a block with windows and of one without: over the rows of a window it sums to 1 for each head. */
 static void received(void **state)
 {
     (void)state;
-    qwen_tower t = qwen_open("qwen2_5_vl.json");
+    qwen_encoder t = qwen_open("qwen2_5_vl.json");
     for (int32_t block = 0; block < 2; block++) {
         rvit_session_desc desc = dump_session_desc(t.dump, &t.info);
         desc.outputs = RVIT_OUTPUT_RECEIVED_ATTENTION;
@@ -177,7 +177,7 @@ static void received(void **state)
         assert_non_null(got);
         for (int32_t image = 0; image < desc.max_images; image++) {
             const int32_t height = sides[2 * image] / 2, width = sides[2 * image + 1] / 2;
-            /* Block 1 alone has no windows. Each reach gives each head what its rows receive: 1. */
+            /* Only block 1 has no windows. */
             const int32_t reach = block == 1 ? height + width : t.info.window;
             for (int32_t top = 0; top < height; top += reach)
                 for (int32_t left = 0; left < width; left += reach)
@@ -195,17 +195,17 @@ static void received(void **state)
     qwen_close(&t);
 }
 
-/* Pictures of any size, prepared as the file beside the model says, against transformers' processor and tower. */
-static void pictures(void **state)
+/* Images of any size, preprocessed by the config beside the checkpoint, against transformers' processor and vision encoder. */
+static void from_images(void **state)
 {
     (void)state;
     static const char *const names[] = {"qwen2_5_vl.json", "qwen3_vl.json"};
     for (int d = 0; d < 2; d++) {
         json_t *dump = dump_load(dump_folder, names[d]);
-        const json_t *given = json_object_get(dump, "pictures"), *sizes = json_object_get(given, "sizes");
+        const json_t *given = json_object_get(dump, "images"), *sizes = json_object_get(given, "sizes");
         const char *beside = temporary_path("preprocessor_config.json");
         assert_int_equal(json_dump_file(json_object_get(given, "processor"), beside, 0), 0);
-        qwen_tower t = qwen_open(names[d]);
+        qwen_encoder t = qwen_open(names[d]);
         (void)unlink(beside);
         rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
         expect_ok(rvit_model_get_recipe(t.model, &recipe));
@@ -228,7 +228,7 @@ static void pictures(void **state)
             images[i] = (rvit_image)RVIT_IMAGE_INIT;
             images[i].height = (int32_t)json_integer_value(json_array_get(size, 0));
             images[i].width = (int32_t)json_integer_value(json_array_get(size, 1));
-            images[i].data = dump_picture(i, 3 * (int64_t)images[i].height * images[i].width);
+            images[i].data = dump_image_bytes(i, 3 * (int64_t)images[i].height * images[i].width);
             expect_ok(rvit_image_recipe_grid(&recipe, images[i].height, images[i].width, grid));
             for (int k = 0; k < 2; k++)
                 assert_int_equal(grid[k], json_integer_value(json_array_get(wanted, (size_t)k)));
@@ -242,7 +242,7 @@ static void pictures(void **state)
         args.input.kind = RVIT_INPUT_IMAGES;
         args.input.data = images;
         expect_ok(rvit_session_run(session, &args, NULL));
-        expect_rows(&t, "of pictures", json_object_get(given, "outputs"), session_floats(session, RVIT_RESULT_MERGED), t.info.merged_dim,
+        expect_rows(&t, "from images", json_object_get(given, "outputs"), session_floats(session, RVIT_RESULT_MERGED), t.info.merged_dim,
                     NULL);
         images[1].target_height += t.info.patch_size;
         expect_status(rvit_session_run(session, &args, NULL), RVIT_INVALID_ARGUMENT,
@@ -253,7 +253,7 @@ static void pictures(void **state)
     }
 }
 
-/* The values that transformers' smart_resize gives. */
+/* Grids as transformers' smart_resize gives them. */
 static void size_rule(void **state)
 {
     (void)state;
@@ -301,7 +301,7 @@ static void size_rule(void **state)
     }
 }
 
-/* The columns of a merger's first layer with the squares' second patch first. */
+/* Exchanges the first two patches of each merge group, in the columns of the mergers' first layers. */
 static void swap_patches(const char *name, int32_t rank, const int64_t *shape, float *values)
 {
     if (rank != 2 || (strstr(name, "merger.mlp.0.weight") == NULL && strstr(name, "merger.linear_fc1.weight") == NULL))
@@ -315,14 +315,14 @@ static void swap_patches(const char *name, int32_t rank, const int64_t *shape, f
         }
 }
 
-/* Facts that leave no trace in the weights, one at a time: each shows. */
+/* Config values that the weights do not reveal: a wrong one, one at a time, changes the outputs. */
 static void mistakes(void **state)
 {
     (void)state;
     static const char old[] = "qwen2_5_vl.json", new[] = "qwen3_vl.json";
     static const struct {
         const char *file_name, *key, *value;
-        int deepstack; /* 1: in the rows of earlier blocks alone */
+        int deepstack; /* 1: changes only the deepstack rows */
     } wrong[] = {{old, "fullatt_block_indexes", "[0, 1, 2]", 0},
                  {old, "fullatt_block_indexes", "[]", 0},
                  {old, "fullatt_block_indexes", "[2]", 0},
@@ -358,8 +358,9 @@ static void mistakes(void **state)
         const float *got = session_floats(session, wrong[i].deepstack ? RVIT_RESULT_DEEPSTACK : RVIT_RESULT_MERGED);
         const double difference = dump_difference(wanted, got, info.merged_dim, NULL);
         if (!(difference >= 1e-3))
-            fail_msg("%s: a wrong %s (%s) changes the outputs by %g alone", wrong[i].file_name,
-                     wrong[i].key == NULL ? "order of a square" : wrong[i].key, wrong[i].key == NULL ? "" : wrong[i].value, difference);
+            fail_msg("%s: a wrong %s (%s) changes the outputs by only %g", wrong[i].file_name,
+                     wrong[i].key == NULL ? "order in a merge group" : wrong[i].key, wrong[i].key == NULL ? "" : wrong[i].value,
+                     difference);
         rvit_session_destroy(session);
         rvit_model_destroy(model);
         rvit_checkpoint_destroy(checkpoint);
@@ -370,11 +371,10 @@ static void mistakes(void **state)
 static void refused_sessions(void **state)
 {
     (void)state;
-    qwen_tower old = qwen_open("qwen2_5_vl.json"), new = qwen_open("qwen3_vl.json");
+    qwen_encoder old = qwen_open("qwen2_5_vl.json"), new = qwen_open("qwen3_vl.json");
     rvit_session *session = NULL;
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-    expect_status(rvit_session_create(new.model, &desc, &session), RVIT_UNSUPPORTED,
-                  "variable_resolution is 0, but the model merges patches, which needs it");
+    expect_status(rvit_session_create(new.model, &desc, &session), RVIT_UNSUPPORTED, "variable_resolution is 0, but the model merges");
     desc.variable_resolution = 1;
     desc.input = RVIT_INPUT_PATCHES;
     desc.max_len = 3;
@@ -384,8 +384,8 @@ static void refused_sessions(void **state)
     for (int32_t p = 0; rvit_prune_list(p, &policy) == RVIT_OK; p++) {
         prune_in(&desc)->type = policy.type;
         const rvit_prune_type type = policy.type;
-        const int by_squares = type == RVIT_PRUNE_L2 || type == RVIT_PRUNE_RECEIVED || type == RVIT_PRUNE_RANDOM ||
-                               type == RVIT_PRUNE_PIXELPRUNE || type == RVIT_PRUNE_TOME;
+        const int by_groups = type == RVIT_PRUNE_L2 || type == RVIT_PRUNE_RECEIVED || type == RVIT_PRUNE_RANDOM ||
+                              type == RVIT_PRUNE_PIXELPRUNE || type == RVIT_PRUNE_TOME;
         prune_in(&desc)->n_blocks = (policy.parameters & RVIT_PRUNE_BLOCKS) != 0;
         prune_in(&desc)->blocks[0] = 1;
         prune_in(&desc)->threshold = type == RVIT_PRUNE_L2_THRESHOLD ? 1 : -1;
@@ -393,9 +393,8 @@ static void refused_sessions(void **state)
         prune_in(&desc)->alpha = type == RVIT_PRUNE_HIPRUNE ? 0 : -1;
         if (type == RVIT_PRUNE_NONE)
             continue;
-        if (!by_squares) {
-            expect_status(rvit_session_create(new.model, &desc, &session), RVIT_UNSUPPORTED,
-                          "drops single patches, but the model merges groups of 2 x 2 of them");
+        if (!by_groups) {
+            expect_status(rvit_session_create(new.model, &desc, &session), RVIT_UNSUPPORTED, "drops single patches, but the model merges");
             continue;
         }
         expect_ok(rvit_session_create(new.model, &desc, &session));
@@ -420,7 +419,7 @@ static void refused_sessions(void **state)
 static void refused_runs(void **state)
 {
     (void)state;
-    qwen_tower t = qwen_open("qwen3_vl.json");
+    qwen_encoder t = qwen_open("qwen3_vl.json");
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.variable_resolution = 1;
     desc.input = RVIT_INPUT_PATCHES;
@@ -459,5 +458,5 @@ static void refused_runs(void **state)
     qwen_close(&t);
 }
 
-SUITE(dump_qwen_suite, TEST(outputs), TEST(rows_on_the_device), TEST(grids), TEST(received), TEST(pictures), TEST(size_rule),
+SUITE(dump_qwen_suite, TEST(outputs), TEST(rows_on_the_device), TEST(grids), TEST(received), TEST(from_images), TEST(size_rule),
       TEST(mistakes), TEST(refused_sessions), TEST(refused_runs));

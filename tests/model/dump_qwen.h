@@ -1,4 +1,4 @@
-/* The dumps of Qwen's towers. */
+/* The dumps of Qwen's vision encoders. */
 #ifndef RVIT_TESTS_DUMP_QWEN_H
 #define RVIT_TESTS_DUMP_QWEN_H
 
@@ -7,13 +7,13 @@
 enum { N_QWEN_DUMPS = 6 };
 extern const char *const qwen_dumps[N_QWEN_DUMPS];
 
-typedef struct qwen_tower {
+typedef struct qwen_encoder {
     json_t *dump;
     rvit_model *model;
     rvit_model_info info;
-} qwen_tower;
+} qwen_encoder;
 
-qwen_tower qwen_open(const char *file_name);
-void qwen_close(qwen_tower *tower);
+qwen_encoder qwen_open(const char *file_name);
+void qwen_close(qwen_encoder *encoder);
 
 #endif

@@ -1,4 +1,5 @@
-/* Qwen's towers: what an image gives does not depend on the images beside it, and one recording serves all grids inside its capacities. */
+/* Qwen's vision encoders: the results of an image do not depend on the other images, and one recording serves all grids within its
+ * capacities. */
 #include "core/session/session.h"
 
 #include "dump_qwen.h"
@@ -6,25 +7,25 @@
 #include <math.h>
 #include "tools/cli/session_results.h"
 
-/* Some images of a batch, one behind another. */
+/* Consecutive images of a batch. */
 typedef struct gridded {
     int32_t n_images;
     const int32_t *grids;
     const float *patches;
 } gridded;
 
-static int64_t row_values(const qwen_tower *t)
+static int64_t row_values(const qwen_encoder *t)
 {
     return (int64_t)t->info.channels * t->info.patch_frames * t->info.patch_size * t->info.patch_size;
 }
 
-/* What a run gives, in scratch memory: the layout, and values of each square: merged, those of earlier blocks, its rows, and how many it
-   stands for where some were merged. */
+/* The results of a run, in scratch memory: cu_seqlens, and for each merge group its merged row, its deepstack row, its features, and its
+   size where groups were merged. */
 enum { N_VALUES = 4 };
 typedef struct answer {
     const int32_t *cu;
     const float *values[N_VALUES];
-    int64_t width[N_VALUES], units[N_VALUES]; /* values of a square; squares */
+    int64_t width[N_VALUES], groups[N_VALUES]; /* values of a merge group; merge groups */
 } answer;
 
 static const void *copy_of(const void *data, int64_t size)
@@ -32,21 +33,21 @@ static const void *copy_of(const void *data, int64_t size)
     return memcpy(scratch((size_t)size + 1), data, (size_t)size);
 }
 
-static answer answer_of(const qwen_tower *t, const rvit_session *session, const gridded *b)
+static answer answer_of(const qwen_encoder *t, const rvit_session *session, const gridded *b)
 {
     const int32_t last = session_n_stages(session) - 1;
     answer a = {.cu = copy_of(session_cu_seqlens(session, last), 4 * ((int64_t)b->n_images + 1)),
                 .width = {t->info.merged_dim, t->info.merged_dim, 4 * (int64_t)t->info.dim, 4}};
     const rvit_result_view deepstack = session_result(session, RVIT_RESULT_DEEPSTACK, t->info.n_deepstack - 1);
     for (int k = 0; k < N_VALUES; k++)
-        a.units[k] = session_cu_seqlens(session, k == 1 && deepstack.data != NULL ? deepstack.stage : last)[b->n_images] / 4;
-    a.values[0] = copy_of(session_floats(session, RVIT_RESULT_MERGED), 4 * a.units[0] * a.width[0]);
+        a.groups[k] = session_cu_seqlens(session, k == 1 && deepstack.data != NULL ? deepstack.stage : last)[b->n_images] / 4;
+    a.values[0] = copy_of(session_floats(session, RVIT_RESULT_MERGED), 4 * a.groups[0] * a.width[0]);
     if (deepstack.data != NULL)
-        a.values[1] = copy_of(deepstack.data, 4 * a.units[1] * a.width[1]);
-    a.values[2] = copy_of(session_floats(session, RVIT_RESULT_FEATURES), 4 * a.units[2] * a.width[2]);
-    const float *sizes = last < 0 ? NULL : session_sizes(session, last, 0); /* images follow each other */
+        a.values[1] = copy_of(deepstack.data, 4 * a.groups[1] * a.width[1]);
+    a.values[2] = copy_of(session_floats(session, RVIT_RESULT_FEATURES), 4 * a.groups[2] * a.width[2]);
+    const float *sizes = last < 0 ? NULL : session_sizes(session, last, 0); /* the images are contiguous */
     if (sizes != NULL)
-        a.values[3] = copy_of(sizes, 4 * a.units[3] * a.width[3]);
+        a.values[3] = copy_of(sizes, 4 * a.groups[3] * a.width[3]);
     return a;
 }
 
@@ -60,24 +61,24 @@ static rvit_status enqueue(rvit_session *session, const gridded *b)
     return rvit_session_run(session, &args, NULL);
 }
 
-static answer run(const qwen_tower *t, rvit_session *session, const gridded *b)
+static answer run(const qwen_encoder *t, rvit_session *session, const gridded *b)
 {
     expect_ok(enqueue(session, b));
     return answer_of(t, session, b);
 }
 
-/* Image i of a batch's answer is image j of the other's. */
+/* Image i of one answer equals image j of the other. */
 static void expect_same(const answer *all, int32_t i, const answer *one, int32_t j)
 {
-    const int64_t begin = all->cu[i] / 4, units = (all->cu[i + 1] - all->cu[i]) / 4, other = one->cu[j] / 4;
-    assert_int_equal(units, one->cu[j + 1] / 4 - other);
+    const int64_t begin = all->cu[i] / 4, groups = (all->cu[i + 1] - all->cu[i]) / 4, other = one->cu[j] / 4;
+    assert_int_equal(groups, one->cu[j + 1] / 4 - other);
     for (int k = 0; k < N_VALUES; k++)
         if (all->values[k] != NULL)
             assert_memory_equal(all->values[k] + begin * all->width[k], one->values[k] + other * all->width[k],
-                                (size_t)(4 * units * all->width[k]));
+                                (size_t)(4 * groups * all->width[k]));
 }
 
-static rvit_session_desc desc_of(const qwen_tower *t)
+static rvit_session_desc desc_of(const qwen_encoder *t)
 {
     rvit_session_desc desc = dump_session_desc(t->dump, &t->info);
     desc.outputs = RVIT_OUTPUT_MERGED | RVIT_OUTPUT_FEATURES | (t->info.n_deepstack > 0 ? RVIT_OUTPUT_DEEPSTACK : 0);
@@ -88,7 +89,7 @@ static void alone(void **state)
 {
     (void)state;
     for (int d = 0; d < N_QWEN_DUMPS; d++) {
-        qwen_tower t = qwen_open(qwen_dumps[d]);
+        qwen_encoder t = qwen_open(qwen_dumps[d]);
         const rvit_session_desc desc = desc_of(&t);
         rvit_session *session = NULL;
         expect_ok(rvit_session_create(t.model, &desc, &session));
@@ -113,8 +114,8 @@ static void alone(void **state)
     }
 }
 
-/* What the host makes of marks, links and places, whatever they are, stays in the arrays. */
-static void follow_garbage(const qwen_tower *t, rvit_session *session, int32_t n_images)
+/* Whatever the device wrote to keep masks and row numbers, the host's functions stay within their output arrays. */
+static void follow_garbage(const qwen_encoder *t, rvit_session *session, int32_t n_images)
 {
     const rvit_session_plan *plan = session->plan;
     const int32_t last = plan->schedule.n_stages - 1;
@@ -143,7 +144,7 @@ static void follow_garbage(const qwen_tower *t, rvit_session *session, int32_t n
     }
 }
 
-/* A bad image, with every policy of such towers. */
+/* A bad image does not change the others, with every policy that these models support. */
 static void neighbours(void **state)
 {
     (void)state;
@@ -156,7 +157,7 @@ static void neighbours(void **state)
         for (int p = 0; p < 6; p++) {
             if (leaves_out(d + p, 3))
                 continue;
-            qwen_tower t = qwen_open(qwen_dumps[d]);
+            qwen_encoder t = qwen_open(qwen_dumps[d]);
             rvit_session_desc desc = desc_of(&t);
             rvit_session *session = NULL;
             desc.outputs = RVIT_OUTPUT_MERGED | RVIT_OUTPUT_FEATURES;
@@ -167,7 +168,7 @@ static void neighbours(void **state)
                 prune_in(&desc)->blocks[0] = 1;
             }
             const rvit_status status = rvit_session_create(t.model, &desc, &session);
-            if (status != RVIT_UNSUPPORTED && desc.max_images > 2) { /* received: where block 1 has windows */
+            if (status != RVIT_UNSUPPORTED && desc.max_images > 2) { /* UNSUPPORTED: received where block 1 has windows */
                 expect_ok(status);
                 float *patches = dump_patches(t.dump, &t.info);
                 const gridded b = {desc.max_images, dump_grids(t.dump), patches};
@@ -200,14 +201,14 @@ static uint32_t next(uint32_t *random)
     return *random >> 8;
 }
 
-/* Against a session that was made for these grids alone; on CUDA, where the capacities choose the GEMMs, a new one of the same. merges:
-   squares merged after each block's attention. */
+/* Compares with a new session that has only the capacities these grids need; on CUDA, where the capacities choose the GEMMs, with one of
+   the same capacities. merges: merge groups that tome merges in each block. */
 static void replays_of(int32_t merges)
 {
     enum { MAX_IMAGES = 5, MAX_TOKENS = 162, MAX_LEN = 83, RUNS = 60 };
     uint32_t random = 7;
     for (int d = 0; d < N_QWEN_DUMPS; d++) {
-        qwen_tower t = qwen_open(qwen_dumps[d]);
+        qwen_encoder t = qwen_open(qwen_dumps[d]);
         float *patches = scratch((size_t)(MAX_TOKENS * row_values(&t)) * sizeof *patches);
         rvit_session_desc desc = desc_of(&t);
         desc.max_images = MAX_IMAGES;
@@ -242,7 +243,7 @@ static void replays_of(int32_t merges)
             assert_memory_equal(again.cu, first.cu, ((size_t)n_images + 1) * sizeof(int32_t));
             for (int k = 0; k < N_VALUES; k++)
                 if (again.values[k] != NULL)
-                    assert_memory_equal(again.values[k], first.values[k], (size_t)(4 * again.units[k] * again.width[k]));
+                    assert_memory_equal(again.values[k], first.values[k], (size_t)(4 * again.groups[k] * again.width[k]));
             rvit_session_destroy(own);
         }
         rvit_session_destroy(session);
@@ -262,12 +263,12 @@ static int64_t in_256s(int64_t size)
     return (size + 255) / 256 * 256;
 }
 
-/* What rvit_session_memory says beyond other native sessions, in bytes. */
+/* rvit_session_memory counts the memory that these models need. */
 static void memory(void **state)
 {
     (void)state;
     for (int d = 0; d < N_QWEN_DUMPS; d++) {
-        qwen_tower t = qwen_open(qwen_dumps[d]);
+        qwen_encoder t = qwen_open(qwen_dumps[d]);
         rvit_memory_info plain = RVIT_MEMORY_INFO_INIT, more = RVIT_MEMORY_INFO_INIT;
         rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
         desc.variable_resolution = 1;
@@ -278,34 +279,34 @@ static void memory(void **state)
         expect_ok(rvit_session_memory(t.model, &desc, &plain));
         desc.outputs = RVIT_OUTPUT_MERGED | (t.info.n_deepstack > 0 ? RVIT_OUTPUT_DEEPSTACK : 0);
         expect_ok(rvit_session_memory(t.model, &desc, &more));
-        const int64_t b = desc.max_images, bt = desc.max_tokens, units = bt / 4, dim = t.info.dim, values = row_values(&t);
+        const int64_t b = desc.max_images, bt = desc.max_tokens, groups = bt / 4, dim = t.info.dim, values = row_values(&t);
         const int64_t mlp = (t.info.mlp_dim + 7) / 8 * 8;
-        /* The CPU has both at a time. */
+        /* On the CPU, qkv and the MLP's rows exist at the same time. */
         const int64_t most = H.desc.backend == RVIT_BACKEND_CPU ? 3 * dim + mlp
                              : 3 * dim > mlp                    ? 3 * dim
                                                                 : mlp,
                       wide = most > values ? most : values;
-        const int64_t windows = t.info.window == 0 ? 0 : (units + (t.info.window - 1) * b) / t.info.window;
-        const int64_t limited = windows < units ? windows : units;
+        const int64_t windows = t.info.window == 0 ? 0 : (groups + (t.info.window - 1) * b) / t.info.window;
+        const int64_t limited = windows < groups ? windows : groups;
         const int64_t tables = in_256s(2 * t.info.head_dim);
         const int64_t device = 3 * in_256s(4 * bt * dim) + in_256s(4 * bt * wide) + 3 * in_256s(4 * (b + 1)) + in_256s(16 * bt) +
                                in_256s(4 * bt * t.info.head_dim) + tables +
-                               (t.info.window == 0 ? 0 : in_256s(4 * (limited + 1)) + in_256s(4 * units));
+                               (t.info.window == 0 ? 0 : in_256s(4 * (limited + 1)) + in_256s(4 * groups));
         assert_int_equal(plain.device_size, device);
         assert_int_equal(plain.upload_size, 2 * in_256s(4) + in_256s(8 * b) + in_256s(4 * bt * values) + tables);
-        assert_int_equal(more.device_size - plain.device_size, in_256s(4 * units * t.info.merged_dim));
+        assert_int_equal(more.device_size - plain.device_size, in_256s(4 * groups * t.info.merged_dim));
         assert_int_equal(more.readback_size,
-                         in_256s(4 * units * t.info.merged_dim) + in_256s(4 * t.info.n_deepstack * units * t.info.merged_dim));
+                         in_256s(4 * groups * t.info.merged_dim) + in_256s(4 * t.info.n_deepstack * groups * t.info.merged_dim));
         qwen_close(&t);
     }
 }
 
-/* Patches that are on the device, brought by each run. */
+/* Each run provides its patches in device memory. */
 static void views(void **state)
 {
     (void)state;
     for (int d = 0; d < N_QWEN_DUMPS; d += 3) {
-        qwen_tower t = qwen_open(qwen_dumps[d]);
+        qwen_encoder t = qwen_open(qwen_dumps[d]);
         rvit_session_desc desc = desc_of(&t);
         rvit_session *session = NULL, *viewing = NULL;
         expect_ok(rvit_session_create(t.model, &desc, &session));
@@ -325,7 +326,8 @@ static void views(void **state)
         args.input.grids = grids;
         args.input.view.buffer = buffer;
         expect_ok(rvit_session_run(viewing, &args, NULL));
-        assert_memory_equal(session_floats(viewing, RVIT_RESULT_MERGED), wanted.values[0], (size_t)(4 * wanted.units[0] * wanted.width[0]));
+        assert_memory_equal(session_floats(viewing, RVIT_RESULT_MERGED), wanted.values[0],
+                            (size_t)(4 * wanted.groups[0] * wanted.width[0]));
         rvit_session_destroy(viewing);
         rvit_session_destroy(session);
         rvit_buffer_destroy(buffer);
@@ -333,7 +335,7 @@ static void views(void **state)
     }
 }
 
-/* New weights reach a session; those of a tower with other blocks without windows do not. */
+/* New weights reach a session, unless their config has other full-attention or deepstack blocks. */
 static void updates(void **state)
 {
     (void)state;
@@ -341,7 +343,7 @@ static void updates(void **state)
                                                                                               "deepstack_visual_indexes"};
     static const char *const words[] = {"other full attention blocks", "other deepstack blocks"};
     for (int d = 0; d < 2; d++) {
-        qwen_tower t = qwen_open(names[d]);
+        qwen_encoder t = qwen_open(names[d]);
         const rvit_session_desc desc = desc_of(&t);
         rvit_session *session = NULL;
         expect_ok(rvit_session_create(t.model, &desc, &session));

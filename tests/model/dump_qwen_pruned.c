@@ -1,20 +1,20 @@
-/* Qwen's vision towers, pruned by squares of patches: merged rows, deepstack rows, what is kept and of how many squares, against float64,
-   and every image as if it were alone. */
+/* Qwen's vision encoders, pruned by merge groups. Merged rows, deepstack rows, kept tokens and sizes are compared with a float64 reference,
+   and images must not affect each other. */
 #include "dump_qwen.h"
 
 #include <math.h>
 #include "tools/cli/session_results.h"
 
 static const char *const names[] = {"qwen2_5_vl.json", "qwen3_vl.json"};
-enum { N_TOWERS = 2, MAX_IMAGES = 4, MAX_LEN = 60 };
+enum { N_ENCODERS = 2, MAX_IMAGES = 4, MAX_LEN = 60 };
 
-/* A tower beside which a file says that std is 0.5. */
-static qwen_tower open_with_std(const char *name)
+/* A model with a preprocessor_config.json that sets std to 0.5. */
+static qwen_encoder open_with_std(const char *name)
 {
     const char *beside = temporary_path("preprocessor_config.json");
     json_t *processor = json_pack("{s:[f, f, f], s:[f, f, f]}", "image_mean", 0.5, 0.5, 0.5, "image_std", 0.5, 0.5, 0.5);
     assert_int_equal(json_dump_file(processor, beside, 0), 0);
-    const qwen_tower t = qwen_open(name);
+    const qwen_encoder t = qwen_open(name);
     json_decref(processor);
     (void)remove(beside);
     return t;
@@ -30,7 +30,7 @@ static double largest_of(const json_t *rows)
     return largest;
 }
 
-static void expect_rows(const qwen_tower *t, const char *what, const json_t *wanted, const float *got)
+static void expect_rows(const qwen_encoder *t, const char *what, const json_t *wanted, const float *got)
 {
     const double difference = dump_difference(wanted, got, t->info.merged_dim, NULL), most = 1e-5 * largest_of(wanted);
     printf("%-12s %-10s %.2e of %.2e\n", dump_text(t->dump, "name"), what, difference, most);
@@ -38,30 +38,30 @@ static void expect_rows(const qwen_tower *t, const char *what, const json_t *wan
         fail_msg("%s: %s differ by %g", dump_text(t->dump, "name"), what, difference);
 }
 
-/* The squares that are left, and of tome how many each stands for. */
+/* The merge groups that are kept, and their sizes with tome. */
 static void expect_kept(const json_t *prune, const rvit_session *session)
 {
     const int32_t last = session_n_stages(session) - 1, *cu = session_cu_seqlens(session, last);
     const json_t *sizes = json_object_get(prune, "sizes");
-    size_t image, square;
-    json_t *squares, *number;
-    json_array_foreach(json_object_get(prune, "kept"), image, squares)
+    size_t image, group;
+    json_t *groups, *number;
+    json_array_foreach(json_object_get(prune, "kept"), image, groups)
     {
         const int32_t *kept = session_kept(session, last, (int32_t)image);
         const float *found = session_sizes(session, last, (int32_t)image);
-        assert_int_equal(cu[image + 1] - cu[image], 4 * json_array_size(squares));
+        assert_int_equal(cu[image + 1] - cu[image], 4 * json_array_size(groups));
         assert_true((found != NULL) == (sizes != NULL));
-        json_array_foreach(squares, square, number) for (size_t r = 0; r < 4; r++)
+        json_array_foreach(groups, group, number) for (size_t r = 0; r < 4; r++)
         {
-            assert_int_equal(kept[4 * square + r], 4 * json_integer_value(number) + (json_int_t)r);
+            assert_int_equal(kept[4 * group + r], 4 * json_integer_value(number) + (json_int_t)r);
             if (found != NULL)
-                assert_true((double)found[4 * square + r] == json_number_value(json_array_get(json_array_get(sizes, image), square)));
+                assert_true((double)found[4 * group + r] == json_number_value(json_array_get(json_array_get(sizes, image), group)));
         }
     }
 }
 
-/* What stays are whole squares, in the order of the patches. */
-static void expect_squares(const rvit_session *session, int32_t n_images)
+/* Only whole merge groups are kept, in the order of the patches. */
+static void expect_whole_groups(const rvit_session *session, int32_t n_images)
 {
     const int32_t last = session_n_stages(session) - 1, *cu = session_cu_seqlens(session, last);
     for (int32_t i = 0; i < n_images; i++) {
@@ -75,8 +75,8 @@ static void expect_squares(const rvit_session *session, int32_t n_images)
 static void pruned(void **state)
 {
     (void)state;
-    for (int d = 0; d < N_TOWERS; d++) {
-        qwen_tower t = open_with_std(names[d]);
+    for (int d = 0; d < N_ENCODERS; d++) {
+        qwen_encoder t = open_with_std(names[d]);
         size_t index, image;
         json_t *prune, *left;
         int n = 0;
@@ -103,7 +103,7 @@ static void pruned(void **state)
                 expect_rows(&t, "deepstack", wanted, view.data);
                 assert_int_equal(session_cu_seqlens(session, view.stage)[desc.max_images], 4 * json_array_size(wanted));
             }
-            expect_squares(session, desc.max_images);
+            expect_whole_groups(session, desc.max_images);
             rvit_session_destroy(session);
             n++;
         }
@@ -112,31 +112,31 @@ static void pruned(void **state)
     }
 }
 
-/* What the dumps of merging prove: each mistake in a step moves some output far more than expect_rows allows. */
+/* Each mistake in a step of merging, as make_dumps.py measured it, changes some output by far more than expect_rows allows. */
 static void merging_mistakes(void **state)
 {
     (void)state;
-    for (int d = 0; d < N_TOWERS; d++) {
+    for (int d = 0; d < N_ENCODERS; d++) {
         json_t *dump = dump_load(dump_folder, names[d]), *largest = json_object(), *prune, *moved;
         const char *mistake;
         size_t index;
         json_array_foreach(json_object_get(dump, "pruned"), index, prune)
             json_object_foreach(json_object_get(prune, "mistakes"), mistake, moved)
         {
-            /* null: another number of rows is left */
+            /* null: the mistake changes the number of rows */
             const double by = json_is_null(moved) ? INFINITY : json_number_value(moved);
             if (json_object_get(largest, mistake) == NULL || by > json_number_value(json_object_get(largest, mistake)))
                 json_object_set_new(largest, mistake, json_real(fmin(by, 1e9)));
         }
         assert_int_equal(json_object_size(largest), d == 0 ? 5 : 4);
         json_object_foreach(largest, mistake, moved) if (json_number_value(moved) < 1e-2)
-            fail_msg("%s: the mistake '%s' moves the outputs by %g alone", names[d], mistake, json_number_value(moved));
+            fail_msg("%s: the mistake '%s' changes the outputs by only %g", names[d], mistake, json_number_value(moved));
         json_decref(largest);
         json_decref(dump);
     }
 }
 
-static rvit_session *session_of(const qwen_tower *t, rvit_prune_type type)
+static rvit_session *session_of(const qwen_encoder *t, rvit_prune_type type)
 {
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.variable_resolution = 1;
@@ -157,9 +157,9 @@ static rvit_session *session_of(const qwen_tower *t, rvit_prune_type type)
     return session;
 }
 
-/* In a grid of features each square's patches show the rows of a square that is left: its own, or the one it was merged into; and each of
-   those as often as its size says, in its own window. */
-static void expect_merged_grid(const qwen_tower *t, const rvit_session *session, int32_t image, int32_t columns, const float *grid)
+/* In a feature grid, the patches of each merge group have the rows of a kept group: its own, or the one it was merged into, which is in the
+   same window. Each kept group appears as often as its size says. */
+static void expect_merged_grid(const qwen_encoder *t, const rvit_session *session, int32_t image, int32_t columns, const float *grid)
 {
     const int32_t last = session_n_stages(session) - 1, *cu = session_cu_seqlens(session, last), dim = t->info.dim;
     const int32_t *first = session_cu_seqlens(session, -1), tokens = first[image + 1] - first[image], n = cu[image + 1] - cu[image];
@@ -172,10 +172,10 @@ static void expect_merged_grid(const qwen_tower *t, const rvit_session *session,
         for (int32_t v = 0; v < tokens; v++) {
             if (memcmp(grid + (int64_t)v * dim, features + (int64_t)r * dim, (size_t)dim * 4) != 0)
                 continue;
-            const int32_t y = v / columns, x = v % columns, unit = kept[r] / 4;
+            const int32_t y = v / columns, x = v % columns, group = kept[r] / 4;
             assert_int_equal(y % 2 * 2 + x % 2, r % 4);
-            assert_int_equal(y / 2 / window, unit / across / window);
-            assert_int_equal(x / 2 / window, unit % across / window);
+            assert_int_equal(y / 2 / window, group / across / window);
+            assert_int_equal(x / 2 / window, group % across / window);
             shown++;
         }
         assert_true((float)shown == sizes[r]);
@@ -184,14 +184,14 @@ static void expect_merged_grid(const qwen_tower *t, const rvit_session *session,
     assert_int_equal(all, tokens);
 }
 
-/* Each image gives the bits that it gives alone; features go back to their places in the grid; runs allocate nothing. */
+/* Each image gives the same bits as in a run by itself, its features go to the right places of the grid, and runs allocate nothing. */
 static void alone(void **state)
 {
     (void)state;
     static const rvit_prune_type types[] = {RVIT_PRUNE_L2, RVIT_PRUNE_RECEIVED, RVIT_PRUNE_RANDOM, RVIT_PRUNE_PIXELPRUNE, RVIT_PRUNE_TOME};
-    for (int d = 0; d < N_TOWERS; d++)
+    for (int d = 0; d < N_ENCODERS; d++)
         for (int p = 0; p < 5; p++) {
-            qwen_tower t = qwen_open(names[d]);
+            qwen_encoder t = qwen_open(names[d]);
             const int32_t *grids = dump_grids(t.dump), dim = t.info.dim, width = t.info.merged_dim;
             const int64_t values = (int64_t)t.info.channels * t.info.patch_size * t.info.patch_size * t.info.patch_frames;
             float *patches = dump_patches(t.dump, &t.info);
@@ -211,7 +211,7 @@ static void alone(void **state)
             expect_ok(rvit_session_run(all, &args, NULL));
             expect_ok(rvit_session_get_stats(all, &after));
             assert_int_equal(after.device_allocations, before.device_allocations);
-            expect_squares(all, MAX_IMAGES);
+            expect_whole_groups(all, MAX_IMAGES);
             const int32_t last = session_n_stages(all) - 1, *cu = session_cu_seqlens(all, last);
             int64_t at = 0;
             for (int32_t i = 0; i < MAX_IMAGES; i++) {
@@ -238,7 +238,7 @@ static void alone(void **state)
                 }
                 const int32_t *kept = session_kept(all, 0, i), across = grids[2 * i + 1] / 2;
                 for (int32_t r = 0; r < n; r++) {
-                    const int32_t unit = kept[r] / 4, y = unit / across * 2 + kept[r] % 4 / 2, x = unit % across * 2 + kept[r] % 2;
+                    const int32_t group = kept[r] / 4, y = group / across * 2 + kept[r] % 4 / 2, x = group % across * 2 + kept[r] % 2;
                     float *place = grid + (y * across * 2 + x) * dim;
                     assert_memory_equal(place, features + (int64_t)r * dim, (size_t)dim * 4);
                     place[0] = -7;
@@ -253,14 +253,14 @@ static void alone(void **state)
         }
 }
 
-/* Pictures: squares that repeat go by their 8-bit pixels, whatever order the patches of a picture are in. */
-static void pictures(void **state)
+/* PixelPrune on images compares merge groups by their 8-bit pixels, whatever the order of their patches. */
+static void from_images(void **state)
 {
     (void)state;
     static const int32_t grids[] = {4, 6, 8, 4};
-    for (int d = 0; d < N_TOWERS; d++)
+    for (int d = 0; d < N_ENCODERS; d++)
         for (int tau = 0; tau < 2; tau++) {
-            qwen_tower t = open_with_std(names[d]);
+            qwen_encoder t = open_with_std(names[d]);
             const int32_t patch = t.info.patch_size, edge = 2 * patch;
             rvit_image images[2];
             rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
@@ -289,28 +289,28 @@ static void pictures(void **state)
                 images[i].data = data;
                 images[i].height = images[i].target_height = height;
                 images[i].width = images[i].target_width = width;
-                /* Noise that repeats in every square; each third differs by one level in its last pixel, the last by nine. */
+                /* Every merge group has the same noise, except its last value: one level higher in group 1, nine in the last group. */
                 uint8_t noise[1024];
                 for (int32_t v = 0; v < 3 * edge * edge; v++)
                     noise[v] = (uint8_t)(40 + random_below(100));
                 const int32_t across = width / edge, n = across * (height / edge);
                 for (int32_t v = 0; v < 3 * height * width; v++) {
-                    const int32_t y = v / 3 / width, x = v / 3 % width, unit = y / edge * across + x / edge;
+                    const int32_t y = v / 3 / width, x = v / 3 % width, group = y / edge * across + x / edge;
                     const int is_last = y % edge == edge - 1 && x % edge == edge - 1 && v % 3 == 2;
                     data[v] =
-                        (uint8_t)(noise[(y % edge * edge + x % edge) * 3 + v % 3] + (is_last ? (unit == n - 1) * 9 + (unit == 1) : 0));
+                        (uint8_t)(noise[(y % edge * edge + x % edge) * 3 + v % 3] + (is_last ? (group == n - 1) * 9 + (group == 1) : 0));
                 }
-                /* Square 1 is new, unless one level is allowed, and so are those that it predicts: the next, and the one below. */
-                for (int32_t unit = 0; unit < n; unit++) {
-                    const int32_t x = unit % across, y = unit / across;
-                    const int is_odd = unit == 1, after_odd = (x > 0 && unit - 1 == 1) || (y > 0 && unit - across == 1);
-                    int is_new = unit == 0 || unit == n - 1;
+                /* If tau is 0, group 1 is kept, and so are the groups that it predicts: the next one and the one below. */
+                for (int32_t group = 0; group < n; group++) {
+                    const int32_t x = group % across, y = group / across;
+                    const int is_odd = group == 1, after_odd = (x > 0 && group - 1 == 1) || (y > 0 && group - across == 1);
+                    int is_new = group == 0 || group == n - 1;
                     if (tau == 0 && is_odd)
                         is_new = 1;
                     if (tau == 0 && after_odd)
                         is_new = 1;
                     for (int32_t k = 0; is_new && k < 4; k++)
-                        wanted[i][n_wanted[i]++] = 4 * unit + k;
+                        wanted[i][n_wanted[i]++] = 4 * group + k;
                 }
             }
             expect_ok(rvit_session_create(t.model, &desc, &session));
@@ -334,15 +334,15 @@ static int64_t in_256s(int64_t size)
     return (size + 255) / 256 * 256;
 }
 
-/* What a stage adds to a session's memory, as session.h says. */
+/* A stage adds the memory that session.h states. */
 static void memory(void **state)
 {
     (void)state;
     enum { B = 4, BT = 200, LEN = 80, MERGES = 3 };
     static const rvit_prune_type types[] = {RVIT_PRUNE_L2, RVIT_PRUNE_PIXELPRUNE, RVIT_PRUNE_TOME};
-    for (int d = 0; d < N_TOWERS; d++)
+    for (int d = 0; d < N_ENCODERS; d++)
         for (int p = 0; p < 3; p++) {
-            qwen_tower t = qwen_open(names[d]);
+            qwen_encoder t = qwen_open(names[d]);
             const int by_pixels = types[p] == RVIT_PRUNE_PIXELPRUNE, merges = types[p] == RVIT_PRUNE_TOME, ranks = !by_pixels && !merges;
             rvit_memory_info plain = RVIT_MEMORY_INFO_INIT, pruned = RVIT_MEMORY_INFO_INIT;
             rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
@@ -358,7 +358,7 @@ static void memory(void **state)
             prune_in(&desc)->merges = merges ? MERGES : -1;
             expect_ok(rvit_session_memory(t.model, &desc, &pruned));
             const int64_t w = t.info.window;
-            int64_t left = BT; /* half of the squares, or all but some pairs, and for each image what rounding may add */
+            int64_t left = BT; /* half of the merge groups, or all but the merged ones, plus rounding for each image */
             if (ranks || (merges && w == 0)) {
                 int64_t above = 0;
                 const int64_t slope = merges ? LEN - 4 * MERGES : 4 * (LEN / 4 / 2);
@@ -370,11 +370,11 @@ static void memory(void **state)
                 left = (slope * BT + B * above) / LEN;
             }
             const int64_t values = (int64_t)t.info.channels * t.info.patch_frames * t.info.patch_size * t.info.patch_size;
-            const int64_t units = BT / 4, most = w == 0 ? 0 : (units + (w - 1) * B) / w, windows = most < units ? most : units;
+            const int64_t groups = BT / 4, most = w == 0 ? 0 : (groups + (w - 1) * B) / w, windows = most < groups ? most : groups;
             const int64_t results =
-                in_256s(BT) + in_256s(4 * (B + 1)) + (w > 0 ? 2 * in_256s(4 * units) : 0) + (merges ? in_256s(4 * BT) : 0);
+                in_256s(BT) + in_256s(4 * (B + 1)) + (w > 0 ? 2 * in_256s(4 * groups) : 0) + (merges ? in_256s(4 * BT) : 0);
             int64_t device =
-                in_256s(4 * BT) + in_256s(4 * left) + in_256s(4 * (B + 1)) + (w > 0 ? in_256s(4 * (windows + 1)) - in_256s(4 * units) : 0);
+                in_256s(4 * BT) + in_256s(4 * left) + in_256s(4 * (B + 1)) + (w > 0 ? in_256s(4 * (windows + 1)) - in_256s(4 * groups) : 0);
             if (by_pixels)
                 device += in_256s(4 * BT * values) + in_256s(BT);
             else if (merges)
@@ -388,4 +388,4 @@ static void memory(void **state)
         }
 }
 
-SUITE(dump_qwen_pruned_suite, TEST(pruned), TEST(merging_mistakes), TEST(alone), TEST(pictures), TEST(memory));
+SUITE(dump_qwen_pruned_suite, TEST(pruned), TEST(merging_mistakes), TEST(alone), TEST(from_images), TEST(memory));

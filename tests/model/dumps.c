@@ -154,7 +154,7 @@ float *dump_patches(const json_t *dump, const rvit_model_info *info)
     return patches;
 }
 
-const uint8_t *dump_picture(int32_t i, int64_t n)
+const uint8_t *dump_image_bytes(int32_t i, int64_t n)
 {
     uint8_t *bytes = scratch((size_t)n);
     for (int64_t j = 0; j < n; j++)

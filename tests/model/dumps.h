@@ -29,7 +29,7 @@ void dump_images(const rvit_model_info *info, int32_t n_images, float *images);
 int32_t *dump_grids(const json_t *dump);
 float *dump_patches(const json_t *dump, const rvit_model_info *info);
 /* Bytes of picture i, in scratch memory. */
-const uint8_t *dump_picture(int32_t i, int64_t n);
+const uint8_t *dump_image_bytes(int32_t i, int64_t n);
 /* A session for the images of a dump; of native resolution exactly large enough. */
 rvit_session_desc dump_session_desc(const json_t *dump, const rvit_model_info *info);
 /* What the dump says of a policy. */
@@ -46,7 +46,7 @@ double dump_run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dtyp
 /* The largest absolute value of the dump's outputs. */
 double dump_largest(const json_t *dump);
 
-extern const suite dump_heads_suite, dump_pooled_suite, dump_mutants_suite, dump_sessions_suite, dump_native_suite, dump_pixels_suite,
-    dump_qwen_suite, dump_qwen_batches_suite, dump_qwen_files_suite, dump_qwen_pruned_suite;
+extern const suite dump_heads_suite, dump_pooled_suite, dump_mutants_suite, dump_sessions_suite, dump_variable_resolution_suite,
+    dump_pixels_suite, dump_qwen_suite, dump_qwen_batches_suite, dump_qwen_files_suite, dump_qwen_pruned_suite;
 
 #endif

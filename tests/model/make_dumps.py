@@ -417,7 +417,7 @@ class HuggingFaceQwen(Dump):
             values, grids, processor = reference_qwen.prepare(pictures, self.patch_size, **colours, least=256, most=2048)
             with torch.no_grad():
                 made = reference_qwen.run(self.load({key: value.double() for key, value in tensors.items()}), values.double(), grids)[0]
-            text["pictures"] = {"sizes": self.sizes, "grids": grids, "processor": processor, "outputs": made.tolist()}
+            text["images"] = {"sizes": self.sizes, "grids": grids, "processor": processor, "outputs": made.tolist()}
         if self.rows:
             text["rows"] = [[round(value, 7) for value in row] for row in rows.tolist()[::3]]
         text["outputs"] = outputs

@@ -4,9 +4,9 @@
 
 #include "toy.h"
 
-extern const suite forward_suite, session_suite, outputs_suite, session_laws_suite, memory_suite, model_misuse_suite,
+extern const suite forward_suite, session_suite, outputs_suite, session_properties_suite, memory_suite, model_misuse_suite,
     model_allocation_suite, model_thread_suite, model_fault_suite, environment_suite, plan_suite, run_views_suite, families_suite,
-    hiprune_suite, named_outputs_suite, pictures_suite, quantized_suite, neighbours_suite, finite_suite;
+    hiprune_suite, named_outputs_suite, images_suite, quantized_suite, neighbours_suite, finite_suite;
 
 /* All that a toy can give. */
 #define TOY_OUTPUTS \

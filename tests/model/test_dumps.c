@@ -283,8 +283,9 @@ int main(int argc, char **argv)
 {
     dump_folder = harness_first_option(&argc, &argv, "--data", RVIT_DUMPS);
     folder = harness_first_option(&argc, &argv, "--dumps", dump_folder);
-    const suite *const suites[] = {
-        &dumps_suite,       &dump_heads_suite, &dump_pooled_suite,       &dump_mutants_suite,    &dump_sessions_suite,   &dump_native_suite,
-        &dump_pixels_suite, &dump_qwen_suite,  &dump_qwen_batches_suite, &dump_qwen_files_suite, &dump_qwen_pruned_suite};
+    const suite *const suites[] = {&dumps_suite,           &dump_heads_suite,      &dump_pooled_suite,
+                                   &dump_mutants_suite,    &dump_sessions_suite,   &dump_variable_resolution_suite,
+                                   &dump_pixels_suite,     &dump_qwen_suite,       &dump_qwen_batches_suite,
+                                   &dump_qwen_files_suite, &dump_qwen_pruned_suite};
     return harness_main(argc, argv, 0, suites, sizeof suites / sizeof *suites);
 }

@@ -79,10 +79,10 @@ float *run_beside(rvit_session *session, const toy *m, const float *images, int3
 
 int main(int argc, char **argv)
 {
-    const suite *const suites[] = {&forward_suite,      &session_suite,     &outputs_suite,       &session_laws_suite,
+    const suite *const suites[] = {&forward_suite,      &session_suite,     &outputs_suite,       &session_properties_suite,
                                    &plan_suite,         &memory_suite,      &model_misuse_suite,  &model_allocation_suite,
                                    &model_thread_suite, &model_fault_suite, &environment_suite,   &run_views_suite,
-                                   &families_suite,     &hiprune_suite,     &named_outputs_suite, &pictures_suite,
+                                   &families_suite,     &hiprune_suite,     &named_outputs_suite, &images_suite,
                                    &quantized_suite,    &neighbours_suite,  &finite_suite};
     return harness_main(argc, argv, 0, suites, sizeof suites / sizeof suites[0]);
 }

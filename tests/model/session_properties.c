@@ -200,5 +200,5 @@ static void a_run_is_free(void **state)
     }
 }
 
-SUITE(session_laws_suite, MODEL_TEST(permuting_images_permutes_logits), MODEL_TEST(one_run_equals_many),
+SUITE(session_properties_suite, MODEL_TEST(permuting_images_permutes_logits), MODEL_TEST(one_run_equals_many),
       MODEL_TEST(keeping_all_equals_none), MODEL_TEST(runs_repeat), MODEL_TEST(a_run_is_free));

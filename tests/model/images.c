@@ -1,4 +1,4 @@
-/* Sessions that take pictures of any size: the bits of sessions that are given what the pictures become. */
+/* Sessions that take images of any size give the same bits as sessions that take the preprocessed values. */
 #include <math.h>
 
 #include "model.h"
@@ -29,7 +29,7 @@ static rvit_image_recipe recipe_of(rvit_processor processor)
     return recipe;
 }
 
-static rvit_image random_picture(void)
+static rvit_image random_image(void)
 {
     static const rvit_image_format formats[] = {RVIT_IMAGE_RGB8, RVIT_IMAGE_BGR8, RVIT_IMAGE_RGBA8, RVIT_IMAGE_GRAY8, RVIT_IMAGE_NV12};
     rvit_image image = RVIT_IMAGE_INIT;
@@ -44,22 +44,22 @@ static rvit_image random_picture(void)
     return image;
 }
 
-/* The rows that the op makes of one picture, f32 [n_rows, 3 * PATCH * PATCH], alone. */
-static const float *rows_of(const rvit_image *picture, const rvit_image_recipe *recipe, int32_t n_rows)
+/* The rows that the op makes of one image by itself: f32 [n_rows, 3 * PATCH * PATCH]. */
+static const float *rows_of(const rvit_image *image, const rvit_image_recipe *recipe, int32_t n_rows)
 {
     const size_t size = (size_t)n_rows * 3 * PATCH * PATCH * sizeof(float);
-    rvit_images_args images = RVIT_IMAGES_ARGS_INIT;
+    rvit_images_args args = RVIT_IMAGES_ARGS_INIT;
     rvit_preprocess_args op = RVIT_PREPROCESS_ARGS_INIT;
     rvit_buffer *source, *out;
-    images.recipe = recipe;
-    images.images = picture;
-    images.n_images = images.max_images = op.n_images = 1;
-    images.max_rows = op.rows = n_rows;
-    images.patch_size = op.patch_size = PATCH;
-    expect_ok(rvit_images_write(&images, NULL, 0, &op.source_size));
+    args.recipe = recipe;
+    args.images = image;
+    args.n_images = args.max_images = op.n_images = 1;
+    args.max_rows = op.rows = n_rows;
+    args.patch_size = op.patch_size = PATCH;
+    expect_ok(rvit_images_write(&args, NULL, 0, &op.source_size));
     expect_ok(rvit_buffer_create(H.device[DEVICE], op.source_size, RVIT_BUFFER_UPLOAD, &source));
     expect_ok(rvit_buffer_create(H.device[DEVICE], (int64_t)size, RVIT_BUFFER_READBACK, &out));
-    expect_ok(rvit_images_write(&images, rvit_buffer_host(source), op.source_size, &op.source_size));
+    expect_ok(rvit_images_write(&args, rvit_buffer_host(source), op.source_size, &op.source_size));
     op.source.buffer = source;
     op.out.buffer = out;
     expect_ok(rvit_preprocess(H.stream[DEVICE], &op));
@@ -71,13 +71,13 @@ static const float *rows_of(const rvit_image *picture, const rvit_image_recipe *
     return rows;
 }
 
-/* What the op makes of them alone, as planes of float32: [n, 3, SIDE, SIDE]. */
-static float *planes_of(const rvit_image *pictures, int32_t n, const rvit_image_recipe *recipe)
+/* Each image preprocessed by itself, as float32 planes: [n, 3, SIDE, SIDE]. */
+static float *planes_of(const rvit_image *images, int32_t n, const rvit_image_recipe *recipe)
 {
     enum { LINE = SIDE / PATCH };
     float *planes = scratch((size_t)(n + 1) * 3 * SIDE * SIDE * sizeof *planes);
     for (int32_t i = 0; i < n; i++) {
-        const float *rows = rows_of(&pictures[i], recipe, LINE * LINE);
+        const float *rows = rows_of(&images[i], recipe, LINE * LINE);
         for (int c = 0; c < 3; c++)
             for (int y = 0; y < SIDE; y++)
                 for (int x = 0; x < SIDE; x++)
@@ -94,13 +94,13 @@ static rvit_stats stats_of(const rvit_session *session)
     return stats;
 }
 
-/* Of a run: on CUDA pictures are sent before. */
+/* Submits of a run. On CUDA, one of them sends the images. */
 static int64_t dispatches(void)
 {
     return H.info.backend == RVIT_BACKEND_CUDA ? 2 : 1;
 }
 
-/* Runs of other numbers and sizes, all replays of one recording: one dispatch, no allocation, one wait. */
+/* Runs with varying numbers and sizes of images replay one recording: no allocation, dispatches() submits, one wait. */
 static void run_policy(const toy *m, rvit_model *model, rvit_prune_type type, rvit_processor processor, int fixed_batch)
 {
     static const int32_t blocks[] = {0, 1};
@@ -113,14 +113,14 @@ static void run_policy(const toy *m, rvit_model *model, rvit_prune_type type, rv
     desc.recipe = &recipe;
     rvit_session *session = open_session(model, &desc);
     for (int run = 0; run < (H.is_slow ? 4 : RUNS); run++) {
-        rvit_image pictures[N_IMAGES];
+        rvit_image images[N_IMAGES];
         float got[N_IMAGES * CLASSES];
         rvit_run_args args = RVIT_RUN_ARGS_INIT;
         args.n_images = fixed_batch ? N_IMAGES : random_below(N_IMAGES + 1);
         for (int32_t i = 0; i < args.n_images; i++)
-            pictures[i] = random_picture();
+            images[i] = random_image();
         args.input.kind = RVIT_INPUT_IMAGES;
-        args.input.data = pictures;
+        args.input.data = images;
         const rvit_stats before = stats_of(session);
         expect_ok(rvit_session_run(session, &args, got));
         const rvit_stats after = stats_of(session);
@@ -128,12 +128,12 @@ static void run_policy(const toy *m, rvit_model *model, rvit_prune_type type, rv
         assert_int_equal(after.device_allocations, before.device_allocations);
         assert_int_equal(after.submits, before.submits + dispatches());
         assert_int_equal(after.synchronizations, before.synchronizations + 1);
-        const float *wanted = run_session(plain, m, planes_of(pictures, args.n_images, &recipe), args.n_images, NULL);
+        const float *wanted = run_session(plain, m, planes_of(images, args.n_images, &recipe), args.n_images, NULL);
         assert_memory_equal(got, wanted, (size_t)args.n_images * CLASSES * sizeof *got);
     }
 }
 
-static void pictures_equal_their_planes(void **state)
+static void images_equal_their_planes(void **state)
 {
     (void)state;
     random_seed(17);
@@ -144,8 +144,8 @@ static void pictures_equal_their_planes(void **state)
     run_policy(m, model, RVIT_PRUNE_TOME, RVIT_PROCESSOR_TIMM, 1);
 }
 
-/* In 16 bits, planar pictures beside others. */
-static void planar_pictures_run_beside_others(void **state)
+/* A planar float32 image beside an 8-bit one, with a float16 model. */
+static void planar_images_run_beside_others(void **state)
 {
     (void)state;
     random_seed(18);
@@ -158,21 +158,21 @@ static void planar_pictures_run_beside_others(void **state)
     desc.input_bytes = ROOM;
     desc.recipe = &recipe;
     rvit_session *session = open_session(model, &desc);
-    rvit_image pictures[2] = {random_picture(), random_picture()};
-    float *planes = planes_of(pictures, 2, &recipe), got[2 * CLASSES];
-    pictures[1].format = RVIT_IMAGE_PLANAR_F32;
-    pictures[1].width = pictures[1].height = SIDE;
-    pictures[1].data = planes + 3 * SIDE * SIDE;
+    rvit_image images[2] = {random_image(), random_image()};
+    float *planes = planes_of(images, 2, &recipe), got[2 * CLASSES];
+    images[1].format = RVIT_IMAGE_PLANAR_F32;
+    images[1].width = images[1].height = SIDE;
+    images[1].data = planes + 3 * SIDE * SIDE;
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = 2;
     args.input.kind = RVIT_INPUT_IMAGES;
-    args.input.data = pictures;
+    args.input.data = images;
     expect_ok(rvit_session_run(session, &args, got));
     assert_memory_equal(got, run_session(plain, m, planes, 2, NULL), sizeof got);
 }
 
-/* A run that is refused leaves the session as it was. */
-static void bad_pictures_are_refused(void **state)
+/* A refused run leaves the session usable. */
+static void bad_images_are_refused(void **state)
 {
     (void)state;
     random_seed(19);
@@ -184,7 +184,7 @@ static void bad_pictures_are_refused(void **state)
     rvit_session *plain = open_session(model, &desc);
     desc.input = RVIT_INPUT_IMAGES;
     desc.input_bytes = ROOM;
-    expect_status(rvit_session_create(model, &desc, &session), RVIT_UNSUPPORTED, "mean"); /* a toy's file tells nothing */
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_UNSUPPORTED, "mean"); /* a toy's checkpoint has none */
     desc.recipe = &recipe;
     desc.input_bytes = 64;
     expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "input_bytes is 64");
@@ -205,38 +205,39 @@ static void bad_pictures_are_refused(void **state)
     expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "width");
     recipe.width = SIDE;
     session = open_session(model, &desc);
-    rvit_image pictures[2] = {random_picture(), random_picture()};
+    rvit_image images[2] = {random_image(), random_image()};
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     float got[2 * CLASSES];
     args.n_images = 2;
     expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "input.kind is TENSOR, the session's input is IMAGES");
     args.input.kind = RVIT_INPUT_IMAGES;
     expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "input.data is NULL");
-    args.input.data = pictures;
+    args.input.data = images;
     expect_status(rvit_session_run(plain, &args, got), RVIT_INVALID_ARGUMENT, "input.kind is IMAGES, the session's input is TENSOR");
-    pictures[1].height = 30000;
+    images[1].height = 30000;
     expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "1");
-    pictures[1].height = 20;
-    pictures[1].target_width = pictures[1].target_height = SIDE;
+    images[1].height = 20;
+    images[1].target_width = images[1].target_height = SIDE;
     expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "target");
-    pictures[1].target_width = pictures[1].target_height = 0;
+    images[1].target_width = images[1].target_height = 0;
     expect_ok(rvit_session_run(session, &args, got));
-    assert_memory_equal(got, run_session(plain, m, planes_of(pictures, 2, &recipe), 2, NULL), sizeof got);
+    assert_memory_equal(got, run_session(plain, m, planes_of(images, 2, &recipe), 2, NULL), sizeof got);
 }
 
-/* What the op makes of one picture, in the order that run args' patches have: lines of patches, each (y, x, channel). */
-static void patches_of(const rvit_image *picture, const rvit_image_recipe *recipe, float *patches)
+/* One preprocessed image in the layout of RVIT_INPUT_PATCHES: patches line by line, the values of each in (y, x, channel) order. */
+static void patches_of(const rvit_image *image, const rvit_image_recipe *recipe, float *patches)
 {
     enum { WIDTH = 3 * PATCH * PATCH };
-    const int32_t n_rows = picture->target_height / PATCH * (picture->target_width / PATCH);
-    const float *rows = rows_of(picture, recipe, n_rows);
+    const int32_t n_rows = image->target_height / PATCH * (image->target_width / PATCH);
+    const float *rows = rows_of(image, recipe, n_rows);
     for (int32_t row = 0; row < n_rows; row++)
         for (int i = 0; i < WIDTH; i++)
             patches[row * WIDTH + i] = rows[row * WIDTH + i % 3 * PATCH * PATCH + i / 3];
 }
 
-/* Pictures with targets of their own: what patches and grids give, up to the order of a sum, and the bits of each picture alone. */
-static void native_pictures(void **state)
+/* Images with their own target sizes give the results of the same patches and grids, up to summation order, and each image gives the same
+   bits as in a run by itself. */
+static void variable_resolution_images(void **state)
 {
     (void)state;
     enum { MOST = 5, MAX_LEN = 2 + MOST * MOST, MAX_TOKENS = 60, VALUES = 3 * PATCH * PATCH };
@@ -257,25 +258,25 @@ static void native_pictures(void **state)
         desc.recipe = &recipe;
         rvit_session *session = open_session(model, &desc);
         for (int run = 0; run < (H.is_slow ? 3 : RUNS); run++) {
-            rvit_image pictures[N_IMAGES];
+            rvit_image images[N_IMAGES];
             int32_t grids[2 * N_IMAGES], tokens = 0;
             float got[N_IMAGES * CLASSES], alone[CLASSES], wanted[N_IMAGES * CLASSES];
             float *patches = scratch(MAX_TOKENS * VALUES * sizeof *patches), *end = patches;
             rvit_run_args args = RVIT_RUN_ARGS_INIT;
             for (const int32_t most = 1 + random_below(N_IMAGES); args.n_images < most; args.n_images++) {
-                rvit_image *picture = &pictures[args.n_images];
+                rvit_image *image = &images[args.n_images];
                 int32_t *grid = &grids[2 * args.n_images];
-                *picture = random_picture();
+                *image = random_image();
                 grid[0] = 1 + random_below(MOST), grid[1] = 1 + random_below(MOST);
                 if (tokens + 2 + grid[0] * grid[1] > MAX_TOKENS)
                     break;
                 tokens += 2 + grid[0] * grid[1];
-                picture->target_height = grid[0] * PATCH, picture->target_width = grid[1] * PATCH;
-                patches_of(picture, &recipe, end);
+                image->target_height = grid[0] * PATCH, image->target_width = grid[1] * PATCH;
+                patches_of(image, &recipe, end);
                 end += grid[0] * grid[1] * VALUES;
             }
             args.input.kind = RVIT_INPUT_IMAGES;
-            args.input.data = pictures;
+            args.input.data = images;
             const rvit_stats before = stats_of(session);
             expect_ok(rvit_session_run(session, &args, got));
             const rvit_stats after = stats_of(session);
@@ -284,18 +285,18 @@ static void native_pictures(void **state)
             assert_int_equal(after.submits, before.submits + dispatches());
             assert_int_equal(session_cu_seqlens(session, -1)[args.n_images], tokens);
             const int32_t n = args.n_images;
-            if (!pruned) { /* a norm that differs in its last bits may keep another token */
+            if (!pruned) { /* a norm that differs in its last bits may change which token is kept */
                 args.input = (rvit_input){.kind = RVIT_INPUT_PATCHES, .data = patches, .grids = grids};
                 expect_ok(rvit_session_run(plain, &args, wanted));
                 for (int32_t i = 0; i < n * CLASSES; i++)
                     if (!(fabsf(got[i] - wanted[i]) <= 2e-5f * (1 + fabsf(wanted[i]))))
-                        fail_msg("image %d: %.9g from a picture, %.9g from patches", (int)(i / CLASSES), got[i], wanted[i]);
+                        fail_msg("image %d: %.9g from an image, %.9g from patches", (int)(i / CLASSES), got[i], wanted[i]);
             }
             for (int32_t i = 0; i < n; i++) {
                 rvit_run_args one = RVIT_RUN_ARGS_INIT;
                 one.n_images = 1;
                 one.input.kind = RVIT_INPUT_IMAGES;
-                one.input.data = &pictures[i];
+                one.input.data = &images[i];
                 expect_ok(rvit_session_run(session, &one, alone));
                 assert_memory_equal(alone, &got[i * CLASSES], sizeof alone);
             }
@@ -305,24 +306,24 @@ static void native_pictures(void **state)
 
 enum { PIXELS = 40000 };
 
-/* Moves the bytes of a picture to where the device finds them: in the session's memory or in pixels, with gaps between lines if it has one
-   plane. Returns where the next may lie. */
-static int64_t move_picture(rvit_image *picture, uint8_t *memory, int64_t at, rvit_buffer *pixels)
+/* Copies the bytes of an image to offset `at` of the session's memory, or of pixels if not NULL, with gaps between lines if the image has
+   one plane. Returns the next free offset. */
+static int64_t move_image(rvit_image *image, uint8_t *memory, int64_t at, rvit_buffer *pixels)
 {
     static const int32_t sizes[] = {[RVIT_IMAGE_RGB8] = 3, [RVIT_IMAGE_BGR8] = 3, [RVIT_IMAGE_RGBA8] = 4, [RVIT_IMAGE_GRAY8] = 1};
-    const int nv12 = picture->format == RVIT_IMAGE_NV12;
-    const int64_t line = nv12 ? (picture->width + 1) / 2 * 2 : (int64_t)picture->width * sizes[picture->format];
-    const int64_t n_lines = picture->height + (nv12 ? (picture->height + 1) / 2 : 0), stride = line + (nv12 ? 0 : random_below(9));
+    const int nv12 = image->format == RVIT_IMAGE_NV12;
+    const int64_t line = nv12 ? (image->width + 1) / 2 * 2 : (int64_t)image->width * sizes[image->format];
+    const int64_t n_lines = image->height + (nv12 ? (image->height + 1) / 2 : 0), stride = line + (nv12 ? 0 : random_below(9));
     for (int64_t y = 0; y < n_lines; y++)
-        memcpy(memory + at + y * stride, (const uint8_t *)picture->data + y * line, (size_t)line);
-    picture->stride = stride;
-    picture->data = pixels == NULL ? memory + at : NULL;
+        memcpy(memory + at + y * stride, (const uint8_t *)image->data + y * line, (size_t)line);
+    image->stride = stride;
+    image->data = pixels == NULL ? memory + at : NULL;
     if (pixels != NULL)
-        picture->view = (rvit_view){pixels, 16 + at};
+        image->view = (rvit_view){pixels, 16 + at};
     return (at + (n_lines - 1) * stride + line + 3) / 4 * 4;
 }
 
-/* The memory of a buffer, as a caller's that is wrapped: a pointer of CUDA's, a VkBuffer, host memory on the CPU. */
+/* Wraps a buffer's memory as external memory: a CUDA pointer, a VkBuffer, or host memory on the CPU. */
 static rvit_buffer *wrapped(rvit_buffer *own, int64_t size)
 {
     rvit_buffer *out = NULL;
@@ -339,17 +340,17 @@ static rvit_buffer *wrapped(rvit_buffer *own, int64_t size)
     return out;
 }
 
-/* Pictures where the session has its own, on the device, and elsewhere, in one batch: the bits of all of them elsewhere. */
-static void run_places(const toy *m, rvit_model *model, int native)
+/* A batch with images in the session's staging buffer, in device memory and in other host memory gives the same bits as one with all images
+   in other host memory. */
+static void run_places(rvit_model *model, int variable_resolution)
 {
     const rvit_image_recipe recipe = recipe_of(RVIT_PROCESSOR_TIMM);
     rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_NONE, -1, NULL, 0);
     rvit_buffer *own;
-    (void)m;
     expect_ok(rvit_buffer_create(H.device[DEVICE], 16 + PIXELS, RVIT_BUFFER_UPLOAD, &own));
     uint8_t *device = (uint8_t *)rvit_buffer_host(own) + 16;
     rvit_buffer *pixels = wrapped(own, 16 + PIXELS);
-    desc.variable_resolution = native;
+    desc.variable_resolution = variable_resolution;
     desc.input = RVIT_INPUT_IMAGES;
     desc.input_bytes = ROOM;
     desc.recipe = &recipe;
@@ -361,28 +362,28 @@ static void run_places(const toy *m, rvit_model *model, int native)
     uint8_t *memory = rvit_session_input_memory(session, &room), *before = scratch(ROOM);
     assert_true(memory != NULL && (uintptr_t)memory % 64 == 0 && room > ROOM - 8192 && room < ROOM);
     for (int run = 0; run < (H.is_slow ? 4 : RUNS); run++) {
-        rvit_image pictures[N_IMAGES], moved[N_IMAGES];
+        rvit_image images[N_IMAGES], moved[N_IMAGES];
         float got[N_IMAGES * CLASSES], wanted[N_IMAGES * CLASSES];
         rvit_run_args args = RVIT_RUN_ARGS_INIT;
         int64_t begin = 4 * random_below(50), end = 0, device_end = 4 * random_below(20);
         args.n_images = random_below(N_IMAGES + 1);
         for (int32_t i = 0; i < args.n_images; i++) {
-            pictures[i] = random_picture();
-            pictures[i].width = 1 + (pictures[i].width - 1) % 48; /* all of them fit */
-            if (native) {
-                pictures[i].target_width = PATCH * (1 + random_below(4));
-                pictures[i].target_height = PATCH * (1 + random_below(4));
+            images[i] = random_image();
+            images[i].width = 1 + (images[i].width - 1) % 48; /* so that all of them fit */
+            if (variable_resolution) {
+                images[i].target_width = PATCH * (1 + random_below(4));
+                images[i].target_height = PATCH * (1 + random_below(4));
             }
-            moved[i] = pictures[i];
+            moved[i] = images[i];
             const int place = random_below(3);
             if (place == 0)
-                begin = end = move_picture(&moved[i], memory, begin, NULL);
+                begin = end = move_image(&moved[i], memory, begin, NULL);
             else if (place == 1 && device_end < PIXELS / 2)
-                device_end = move_picture(&moved[i], device, device_end, pixels);
+                device_end = move_image(&moved[i], device, device_end, pixels);
         }
         memcpy(before, memory, (size_t)end);
         args.input.kind = RVIT_INPUT_IMAGES;
-        args.input.data = pictures;
+        args.input.data = images;
         expect_ok(rvit_session_run(plain, &args, wanted));
         args.input.kind = RVIT_INPUT_IMAGES;
         args.input.data = moved;
@@ -400,14 +401,14 @@ static void run_places(const toy *m, rvit_model *model, int native)
     rvit_buffer_destroy(own);
 }
 
-static void pictures_are_read_where_they_lie(void **state)
+static void images_are_read_where_they_lie(void **state)
 {
     (void)state;
     random_seed(22);
     const toy *m = toy_new(&spec);
     rvit_model *model = open_model(m, RVIT_F32);
-    run_places(m, model, 0);
-    run_places(m, model, 1);
+    run_places(model, 0);
+    run_places(model, 1);
 }
 
 static void bad_places_are_refused(void **state)
@@ -441,21 +442,21 @@ static void bad_places_are_refused(void **state)
 
     uint8_t *memory = rvit_session_input_memory(session, &room);
     memset(memory, 9, (size_t)room);
-    rvit_image pictures[2] = {random_picture(), RVIT_IMAGE_INIT};
-    rvit_image *one = &pictures[1];
+    rvit_image images[2] = {random_image(), RVIT_IMAGE_INIT};
+    rvit_image *one = &images[1];
     one->width = one->height = 20;
     const uint8_t *elsewhere = scratch(3 * 400);
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     float got[2 * CLASSES], wanted[2 * CLASSES];
     args.n_images = 2;
     args.input.kind = RVIT_INPUT_IMAGES;
-    args.input.data = pictures;
+    args.input.data = images;
     const uint8_t *const places[] = {memory + 2, memory - 4, memory - 64, memory + room - 4 * 299, memory + room - 4};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         one->data = places[i];
         expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image 1: data is in the staging buffer");
     }
-    one->data = memory + room / 4 * 4 - 1200; /* no room for weights behind it */
+    one->data = memory + room / 4 * 4 - 1200; /* leaves no room for the resize weights */
     expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image");
     one->data = NULL;
     expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image 1: data is NULL");
@@ -483,7 +484,7 @@ static void bad_places_are_refused(void **state)
     rvit_buffer_destroy(other);
 }
 
-static void bad_native_pictures(void **state)
+static void bad_variable_resolution_images(void **state)
 {
     (void)state;
     random_seed(21);
@@ -498,28 +499,28 @@ static void bad_native_pictures(void **state)
     desc.input_bytes = ROOM;
     desc.recipe = &recipe;
     rvit_session *session = open_session(model, &desc);
-    rvit_image pictures[2] = {random_picture(), random_picture()};
+    rvit_image images[2] = {random_image(), random_image()};
     const int32_t grids[4] = {1, 1, 1, 1};
     float got[2 * CLASSES], again[CLASSES];
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = 2;
     args.input.kind = RVIT_INPUT_IMAGES;
-    args.input.data = pictures;
+    args.input.data = images;
     args.input.grids = grids;
     expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "input.grids is given");
     args.input.grids = NULL;
     expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image 1"); /* two of the recipe's size: too many tokens */
-    pictures[1].target_height = 4 * PATCH, pictures[1].target_width = 5 * PATCH;
+    images[1].target_height = 4 * PATCH, images[1].target_width = 5 * PATCH;
     expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image 1");
-    pictures[1].target_height = 3 * PATCH + 1;
+    images[1].target_height = 3 * PATCH + 1;
     expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image 1: its target");
-    pictures[1].target_height = 2 * PATCH;
+    images[1].target_height = 2 * PATCH;
     expect_ok(rvit_session_run(session, &args, got));
     args.n_images = 1;
     expect_ok(rvit_session_run(session, &args, again));
     assert_memory_equal(again, got, sizeof again);
 }
 
-SUITE(pictures_suite, MODEL_TEST(pictures_equal_their_planes), MODEL_TEST(planar_pictures_run_beside_others),
-      MODEL_TEST(bad_pictures_are_refused), MODEL_TEST(native_pictures), MODEL_TEST(bad_native_pictures),
-      MODEL_TEST(pictures_are_read_where_they_lie), MODEL_TEST(bad_places_are_refused));
+SUITE(images_suite, MODEL_TEST(images_equal_their_planes), MODEL_TEST(planar_images_run_beside_others), MODEL_TEST(bad_images_are_refused),
+      MODEL_TEST(variable_resolution_images), MODEL_TEST(bad_variable_resolution_images), MODEL_TEST(images_are_read_where_they_lie),
+      MODEL_TEST(bad_places_are_refused));

@@ -633,5 +633,5 @@ static void updates(void **state)
     close_subject(&s);
 }
 
-SUITE(dump_native_suite, TEST(pruned), TEST(alone), TEST(places), TEST(small_images), TEST(memory), TEST(updates), TEST(replays),
-      TEST(masks_and_grids), TEST(size_rule), TEST(refused_runs), TEST(refused_sessions));
+SUITE(dump_variable_resolution_suite, TEST(pruned), TEST(alone), TEST(places), TEST(small_images), TEST(memory), TEST(updates),
+      TEST(replays), TEST(masks_and_grids), TEST(size_rule), TEST(refused_runs), TEST(refused_sessions));
