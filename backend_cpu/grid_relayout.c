@@ -1,4 +1,4 @@
-/* The regroup op: merge groups ("units") and attention windows after a selection. */
+/* The grid_relayout op: merge groups and attention windows after a selection. */
 #include "backend_cpu/cpu.h"
 
 typedef struct grid_relayout_job {

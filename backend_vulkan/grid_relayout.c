@@ -1,4 +1,4 @@
-/* The regroup op. */
+/* The grid_relayout op. */
 #include "backend_vulkan/vulkan.h"
 
 rvit_status rvit_vk_record_grid_relayout(rvit_vk_recorder *recorder, const rvit_grid_relayout_args *args)

@@ -355,10 +355,10 @@ def main():
                 row["images_per_second"] = {way: None if value is None else round(value, 1) for way, value in found.items()}
                 if cuda:
                     row["bound"] = round(report["host_to_device"] / whole[0].nbytes, 1)
-                for way in ("classify", "map", "in_place", "tensors", "whole"):
+                for method in ("classify", "map", "in_place", "tensors", "whole"):
                     for baseline in ("device", "pytorch"):
-                        if found.get(way) and found.get(baseline):
-                            row[f"{way}_of_{baseline}"] = round(found[way] / found[baseline], 3)
+                        if found.get(method) and found.get(baseline):
+                            row[f"{method}_of_{baseline}"] = round(found[method] / found[baseline], 3)
                 add(row)
         model.close()
         del theirs, model

@@ -141,7 +141,7 @@ def main():
         for i, part in enumerate(parts)
         if not part.exists()
     ]
-    print(f"{len(names)} images in {len(parts)} shards, of which {len(parts) - len(todo)} are done", flush=True)
+    print(f"{len(names)} images in {len(parts)} shards, {len(parts) - len(todo)} of them done", flush=True)
     workers = set()
     if todo:
         ray.init(include_dashboard=False)  # or the cluster that RAY_ADDRESS names

@@ -28,6 +28,7 @@ out=$(git grep -nE '\b(malloc|calloc|realloc|aligned_alloc|free)\(' -- $library 
 [ -z "$out" ] || fail "allocation outside core/base/alloc.c" "$out"
 out=$(git grep -nE '\b(abort|exit|assert|printf|fprintf|puts)\(' -- $library || true)
 [ -z "$out" ] || fail "the library aborts, exits or prints" "$out"
+out=$(python3 -B tools/glossary.py) || fail "words that the glossary of CONTRIBUTING.md replaces" "$out"
 out=$(python3 -B tools/rooms.py) || fail "circular dependencies, or includes that tools/rooms.py does not allow" "$out"
 entries=$(sed -nE 's/^RVIT_API (RVIT_NODISCARD rvit_status|void) (rvit_[a-z_]+(_destroy)?)\(.*/\1 \2/p' include/raggedvit/*.h |
     awk '$1 != "void" || $2 ~ /_destroy$/ {print $NF}')

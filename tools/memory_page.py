@@ -101,7 +101,7 @@ def replaced(text, rules):
 
 
 def arguments(text):
-    """Those of a call, of which text begins behind the parenthesis."""
+    """The arguments of a call; text begins after the parenthesis."""
     depth, found = 0, [""]
     for character in text:
         depth += (character == "(") - (character == ")")

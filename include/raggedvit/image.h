@@ -87,7 +87,7 @@ typedef struct rvit_image {
 } rvit_image;
 #define RVIT_IMAGE_INIT RVIT_INIT(rvit_image)
 
-/* What is done with pictures. With v an 8-bit value after the resize, in float32 and in this order:
+/* How images are prepared. With v an 8-bit value after the resize, in float32 and in this order:
      TIMM  (v / 255 - mean) / std
      HF    (v - mean * 255) / (std * 255); v * (1 / 255) where mean is 0 and std 1
    These 256 values of each channel are computed on the host, so that every device gives the same. */

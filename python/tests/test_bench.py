@@ -1,4 +1,4 @@
-"""bench/peers needs PyTorch and a GPU. This test only looks up the names that it uses of this package."""
+"""bench/baselines needs PyTorch and a GPU. This test only looks up the names that it uses of this package."""
 
 import ast
 import importlib

@@ -227,10 +227,10 @@ class Foreign:
 
 @unittest.skipIf(torch is None, "PyTorch is not installed")
 class ExchangeTest(unittest.TestCase):
-    """Structs of a hostile producer. PyTorch's hook refuses a tensor that is not its own, so nothing is computed; but
+    """Structs with invalid values. PyTorch's hook refuses a tensor that is not its own, so nothing is computed; but
     that comes after all numbers have been checked."""
 
-    def test_hostile(self):
+    def test_invalid_structs(self):
         import raggedvit._torch.eager  # noqa: F401 (it gives the hooks)
 
         self.assertTrue(Foreign.offer())

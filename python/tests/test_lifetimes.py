@@ -28,7 +28,7 @@ PACKAGE = (str(pathlib.Path(raggedvit.__file__).parent), contextlib.__file__)
 IMAGES = np.random.default_rng(0).standard_normal((4, 3, 64, 64)).astype(np.float32)
 ROWS = np.random.default_rng(1).standard_normal((24, 768)).astype(np.float32)
 GRIDS = [(4, 4), (2, 3), (1, 2)]
-PICTURES = [np.full((40 + i, 60, 3), 20 * i, np.uint8)[:, ::-1] for i in range(4)]
+RAW_IMAGES = [np.full((40 + i, 60, 3), 20 * i, np.uint8)[:, ::-1] for i in range(4)]
 
 
 def small():
@@ -100,7 +100,7 @@ class LifetimesTest(unittest.TestCase):
         prepared = model.prepare(Policy("l2", keep=0.5, blocks=[0]))
 
         def double_buffered():
-            left = [PICTURES[:2], PICTURES[2:]]
+            left = [RAW_IMAGES[:2], RAW_IMAGES[2:]]
             for slot in slots:
                 slot.abandon()
 
@@ -118,11 +118,11 @@ class LifetimesTest(unittest.TestCase):
 
         return {
             "classify": lambda: model.classify(IMAGES, Policy("l2", keep=0.5, blocks=[0])).logits,
-            "images": lambda: model.classify(PICTURES).logits,
+            "images": lambda: model.classify(RAW_IMAGES).logits,
             "forward": lambda: prepared(IMAGES),
             "map": lambda: np.concatenate(list(prepared.map([IMAGES, IMAGES[:2]]))),
             "map of images": lambda: np.concatenate(
-                [r.logits for r in prepared._overlapped([PICTURES, IMAGES, PICTURES[:2]], True)]
+                [r.logits for r in prepared._overlapped([RAW_IMAGES, IMAGES, RAW_IMAGES[:2]], True)]
             ),
             "patches": lambda: by_patches(ROWS, GRIDS).logits,
             "slots": double_buffered,
@@ -238,8 +238,8 @@ class LifetimesTest(unittest.TestCase):
         model, prepared = small(), raggedvit.images.prepare
         by_patches, slot = model.prepare(inputs="patches"), model.prepare(inputs="slot", max_images=4)
         wanted = (
-            model.classify(PICTURES).logits,
-            prepared(model.recipe, PICTURES),
+            model.classify(RAW_IMAGES).logits,
+            prepared(model.recipe, RAW_IMAGES),
             by_patches(ROWS[:16], GRIDS[:1]).logits,
         )
         session = next(iter(model._sessions))
@@ -267,9 +267,9 @@ class LifetimesTest(unittest.TestCase):
             thread.start()
             taken.wait()
             works = {
-                "prepare": lambda: prepared(model.recipe, PICTURES).tobytes() == wanted[1].tobytes(),
-                "classify": lambda: model.classify(PICTURES).logits.tobytes() == wanted[0].tobytes(),
-                "a model of its own": lambda: small().classify(PICTURES).logits.tobytes() == wanted[0].tobytes(),
+                "prepare": lambda: prepared(model.recipe, RAW_IMAGES).tobytes() == wanted[1].tobytes(),
+                "classify": lambda: model.classify(RAW_IMAGES).logits.tobytes() == wanted[0].tobytes(),
+                "a model of its own": lambda: small().classify(RAW_IMAGES).logits.tobytes() == wanted[0].tobytes(),
                 "patches": lambda: by_patches(ROWS[:16], GRIDS[:1]).logits.tobytes() == wanted[2].tobytes(),
             }
             if importlib.util.find_spec("PIL"):

@@ -57,7 +57,7 @@ class NeighboursTest(unittest.TestCase):
                         n_failed += self.one_batch(model, policy, images, random, f"{dtype}, {policy}")
                         n += 1
         self.assertGreater(n_failed, n // 3)
-        print(f"{n} batches, in {n_failed} of which the bad image failed", flush=True)
+        print(f"{n} batches; the bad image failed in {n_failed} of them", flush=True)
 
     def one_batch(self, model, policy, images, random, what):
         numbers = random.integers(POOL, size=random.integers(2, MOST + 1))

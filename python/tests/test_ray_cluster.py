@@ -242,7 +242,7 @@ class ClusterTest(unittest.TestCase):
         self.assertLessEqual(report["shards_run"], 19 - 9)
         # All is done: nothing runs, and no file is written again.
         with self.job(out) as process:
-            self.assertRegex(process.communicate()[0], "of which 19 are done\n")
+            self.assertRegex(process.communicate()[0], "19 of them done\n")
         self.assertEqual(process.returncode, 0)
         self.assertTrue(all((out / name).stat().st_mtime_ns == time for name, time in some.items()))
         with self.job(out, "--policy", "l2") as process:

@@ -60,7 +60,7 @@ class DemoTest(unittest.TestCase):
         patches = np.concatenate(
             [first] * 6 + [np.repeat(first, 12, 0) + step * (np.arange(12) % 2)[:, None].astype(np.float32)]
         )
-        for tau, kept in ((0, [0, 1, 2, 3, 4]), (0.01, [0, 1])):  # columns in turn, of which one line tells all
+        for tau, kept in ((0, [0, 1, 2, 3, 4]), (0.01, [0, 1])):  # alternating columns; one line of patches is enough
             result = self.model.prepare(Policy("pixelprune", tau=tau), inputs="patches", max_images=2)(
                 patches, [(2, 3), (3, 4)]
             )

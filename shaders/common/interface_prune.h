@@ -1,4 +1,5 @@
-/* The part of interface.h for shaders that choose, list and move rows: select, mean, match, merge, positions, pack, unpack, regroup. */
+/* The part of interface.h for shaders that choose, list and move rows: select, mean, bipartite_match, merge, positions, pack, unpack and
+   grid_relayout. */
 #ifndef RVIT_SHADERS_INTERFACE_PRUNE_H
 #define RVIT_SHADERS_INTERFACE_PRUNE_H
 

@@ -70,7 +70,7 @@ static void check_rotation(const rvit_vit_config *config)
             fuzz_fail("a rotation is no number");
 }
 
-/* A tool divides by these and makes pictures of that size. */
+/* A tool divides by these and makes images of that size. */
 static void check_recipe(const rvit_image_recipe *recipe)
 {
     if (recipe->resize_height < 0 || recipe->resize_width < 0)

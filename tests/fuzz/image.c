@@ -1,4 +1,4 @@
-/* What the tool reads beside checkpoints: PNG, JPEG, WebP and BMP, told by their first bytes, and masks as .npy or JSON. */
+/* The other files that the tool reads: PNG, JPEG, WebP and BMP, recognised by their first bytes, and masks as .npy or JSON. */
 #include "fuzz.h"
 
 #include <stdarg.h>

@@ -95,7 +95,7 @@ static void look(rvit_session *session, int32_t n_images)
     (void)expect_status_of(rvit_session_get_stats(session, &stats));
 }
 
-/* For max_images images, of which only MAX_IMAGES are here. */
+/* Runs up to max_images images; the data holds MAX_IMAGES. */
 static void run(choices *c, rvit_session *session, int32_t max_images)
 {
     static float images[MAX_IMAGES * IMAGE], logits[MAX_IMAGES * CLASSES];

@@ -189,7 +189,7 @@ static int wrong_facts(const json_t *dump)
     const rvit_checkpoint_desc init = RVIT_CHECKPOINT_DESC_INIT;
     rvit_checkpoint_desc desc = init;
     int n = 1;
-    /* The two GELUs are too near one another to be told apart by 1e-3. */
+    /* The two GELUs differ by less than 1e-3. */
     desc.activation = info.activation == RVIT_ACTIVATION_QUICK_GELU || info.activation == RVIT_ACTIVATION_SILU ? RVIT_ACTIVATION_GELU
                                                                                                                : RVIT_ACTIVATION_SILU;
     expect_shown(dump, "another activation", &desc);

@@ -1,4 +1,4 @@
-/* PixelPrune of pictures: which patches stay, by their 8-bit pixels, and what is given of them. */
+/* PixelPrune of images: the kept patches, by their 8-bit pixels, and the results. */
 #include "dumps.h"
 
 #include <math.h>
@@ -7,15 +7,15 @@
 enum { PATCH = 4, MAX_IMAGES = 5, LEVELS = 3 };
 static const int32_t grids[2 * MAX_IMAGES] = {5, 7, 1, 1, 3, 4, 8, 2, 6, 6};
 
-typedef struct pictures {
+typedef struct raw_images {
     uint8_t *data[MAX_IMAGES];
     rvit_image images[MAX_IMAGES];
-} pictures;
+} raw_images;
 
 /* Of tiles of few colours, some patches changed by one level or by a few, of the size that they are wanted in. */
-static pictures random_pictures(void)
+static raw_images random_images(void)
 {
-    pictures p = {.data = {NULL}};
+    raw_images p = {.data = {NULL}};
     for (int32_t i = 0; i < MAX_IMAGES; i++) {
         const int32_t height = grids[2 * i] * PATCH, width = grids[2 * i + 1] * PATCH, tile = PATCH * (2 + i % 3);
         uint8_t colours[64];
@@ -70,7 +70,7 @@ static int32_t kept_patches(const uint8_t *data, const int32_t *grid, int32_t le
     return n;
 }
 
-static rvit_session *session_of(rvit_model *model, int with_pictures, double tau, const rvit_image_recipe *recipe)
+static rvit_session *session_of(rvit_model *model, int with_images, double tau, const rvit_image_recipe *recipe)
 {
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     rvit_session *session = NULL;
@@ -80,15 +80,15 @@ static rvit_session *session_of(rvit_model *model, int with_pictures, double tau
     desc.max_tokens = 110;
     prune_in(&desc)->type = RVIT_PRUNE_PIXELPRUNE;
     prune_in(&desc)->tau = tau;
-    desc.input = with_pictures ? RVIT_INPUT_IMAGES : RVIT_INPUT_PATCHES;
-    desc.input_bytes = with_pictures ? 1 << 16 : 0;
-    desc.recipe = with_pictures ? recipe : NULL;
+    desc.input = with_images ? RVIT_INPUT_IMAGES : RVIT_INPUT_PATCHES;
+    desc.input_bytes = with_images ? 1 << 16 : 0;
+    desc.recipe = with_images ? recipe : NULL;
     expect_ok(rvit_session_create(model, &desc, &session));
     return session;
 }
 
-/* What the pictures become, patch after patch, in the order (y, x, channel). */
-static float *patches_of(const pictures *p, const rvit_image_recipe *recipe)
+/* The prepared patches of the images, values in the order (y, x, channel). */
+static float *patches_of(const raw_images *p, const rvit_image_recipe *recipe)
 {
     float *patches = scratch(110 * PATCH * PATCH * 3 * sizeof *patches), *at = patches;
     for (int32_t i = 0; i < MAX_IMAGES; i++)
@@ -100,7 +100,7 @@ static float *patches_of(const pictures *p, const rvit_image_recipe *recipe)
     return patches;
 }
 
-static void expect_kept(const pictures *p, const rvit_session *session, int32_t levels, int32_t *left)
+static void expect_kept(const raw_images *p, const rvit_session *session, int32_t levels, int32_t *left)
 {
     for (int32_t i = 0; i < MAX_IMAGES; i++) {
         int32_t wanted[64];
@@ -112,7 +112,7 @@ static void expect_kept(const pictures *p, const rvit_session *session, int32_t 
     }
 }
 
-/* Equality is that of the pixels in 8 bits, whatever the model's type is and wherever the pictures come from; tau counts levels. */
+/* Pixels are compared in 8 bits, for every dtype of the model and every source of images; tau counts levels. */
 static void pixels(void **state)
 {
     (void)state;
@@ -134,15 +134,15 @@ static void pixels(void **state)
         model_desc.dtype = (rvit_dtype)dtype;
         expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, &model_desc, &model));
         for (size_t t = 0; t < sizeof taus / sizeof *taus; t++) {
-            rvit_session *of_pictures = session_of(model, 1, taus[t].tau, &recipe), *of_patches = session_of(model, 0, taus[t].tau, NULL);
+            rvit_session *of_images = session_of(model, 1, taus[t].tau, &recipe), *of_patches = session_of(model, 0, taus[t].tau, NULL);
             int32_t left = 0;
             for (int run = 0; run < (H.is_slow ? 2 : 8); run++) {
-                const pictures p = random_pictures();
+                const raw_images p = random_images();
                 rvit_run_args args = RVIT_RUN_ARGS_INIT;
                 args.n_images = MAX_IMAGES;
                 args.input = (rvit_input){.kind = RVIT_INPUT_IMAGES, .data = p.images};
-                expect_ok(rvit_session_run(of_pictures, &args, NULL));
-                expect_kept(&p, of_pictures, taus[t].levels, &left);
+                expect_ok(rvit_session_run(of_images, &args, NULL));
+                expect_kept(&p, of_images, taus[t].levels, &left);
                 args.input = (rvit_input){.kind = RVIT_INPUT_PATCHES, .data = patches_of(&p, &recipe), .grids = grids};
                 expect_ok(rvit_session_run(of_patches, &args, NULL));
                 expect_kept(&p, of_patches, taus[t].levels, &left);
@@ -152,7 +152,7 @@ static void pixels(void **state)
                    : dtype == RVIT_F16 ? "f16"
                                        : "bf16",
                    taus[t].tau, left, (H.is_slow ? 2 : 8) * 2 * 100);
-            rvit_session_destroy(of_pictures);
+            rvit_session_destroy(of_images);
             rvit_session_destroy(of_patches);
         }
         rvit_model_destroy(model);

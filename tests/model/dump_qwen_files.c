@@ -1,4 +1,4 @@
-/* Files of Qwen's towers: what their configuration may say, which tensors they must have, and what is known of them. */
+/* Files of Qwen's vision encoders: valid configurations, required tensors, and the facts read from them. */
 #include "dump_qwen.h"
 
 #include <unistd.h>
@@ -80,7 +80,7 @@ static void model_types(void **state)
     expect_status(rvit_checkpoint_open(path, NULL, &checkpoint), RVIT_UNSUPPORTED,
                   "how many patches are merged, the windows of attention, the blocks without windows, the deepstack blocks");
     json_decref(dump);
-    /* Another model that holds the tower. */
+    /* Another model that contains the encoder. */
     dump = dump_load(dump_folder, new);
     assert_int_equal(json_object_set_new(json_object_get(dump, "config"), "model_type", json_string("of_nobody")), 0);
     expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), NULL, &checkpoint));
@@ -133,7 +133,7 @@ static void tensors(void **state)
     }
 }
 
-/* A tower that merges 3 x 3 patches is understood, but not run; nor is one whose merged rows do not come in fours. */
+/* An encoder that merges 3 x 3 patches is read, but cannot run; nor can one whose merged width is not a multiple of 4. */
 static void other_sizes(void **state)
 {
     (void)state;
@@ -191,7 +191,7 @@ static void facts(void **state)
     json_decref(dump);
 }
 
-/* How the file beside a model says that pictures are prepared. */
+/* How the processor file says that images are prepared. */
 static void processors(void **state)
 {
     (void)state;

@@ -197,7 +197,7 @@ rvit_prune_desc dump_prune(const json_t *prune)
     return desc;
 }
 
-/* As repeating() in reference_pruned.py; of towers that merge squares of patches, squares in the place of patches. */
+/* As repeating() in reference_pruned.py; if the model merges patches, blocks of merge groups. */
 void dump_repeat(const json_t *prune, const json_t *dump, const rvit_model_info *info, float *patches)
 {
     const json_t *tile = json_object_get(prune, "tile");

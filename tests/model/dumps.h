@@ -28,13 +28,13 @@ void dump_images(const rvit_model_info *info, int32_t n_images, float *images);
  */
 int32_t *dump_grids(const json_t *dump);
 float *dump_patches(const json_t *dump, const rvit_model_info *info);
-/* Bytes of picture i, in scratch memory. */
+/* The bytes of image i, in scratch memory. */
 const uint8_t *dump_image_bytes(int32_t i, int64_t n);
 /* A session for the images of a dump; of native resolution exactly large enough. */
 rvit_session_desc dump_session_desc(const json_t *dump, const rvit_model_info *info);
 /* What the dump says of a policy. */
 rvit_prune_desc dump_prune(const json_t *prune);
-/* Makes pictures of equal blocks of patches, where a prune asks for such. */
+/* Turns the images into equal blocks of patches, if the pruning needs them. */
 void dump_repeat(const json_t *prune, const json_t *dump, const rvit_model_info *info, float *patches);
 /* Runs all images of a dump; or, of native resolution, other patches of the same grids. */
 void dump_run_patches(const json_t *dump, const rvit_model_info *info, rvit_session *session, const float *patches);

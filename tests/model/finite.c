@@ -162,7 +162,7 @@ static void one_row_of_the_features(void **state)
     expect_ok(run(open_session(open_model(m, RVIT_F16), &desc), images, NULL));
 }
 
-/* Pixels of the host are to blame if they are not finite or far from any picture's, whatever the policy and the type; the others have their
+/* Pixels of the host are to blame if they are not finite or far from any image's, whatever the policy and the type; the others have their
    results. Pixels that the device has may be. */
 static void blame(void **state)
 {

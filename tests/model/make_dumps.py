@@ -107,12 +107,12 @@ def patches_of(grids, patch_size, channels=3):
 
 
 def bytes_of(i, size):
-    """Picture i, [height, width, 3] in 8 bits."""
+    """Image i, [height, width, 3] in 8 bits."""
     values = numpy.floor((noise(IMAGE_STREAM + 1000 + i, 3 * size[0] * size[1]) + 1) * 128)
     return values.astype(numpy.uint8).reshape(*size, 3)
 
 
-def picture_of(patches, grid, patch_size):
+def image_of(patches, grid, patch_size):
     """The image [1, channels, height, width] that these are the patches of."""
     cut = patches.reshape(*grid, patch_size, patch_size, -1)
     return cut.permute(4, 0, 2, 1, 3).reshape(1, -1, grid[0] * patch_size, grid[1] * patch_size)
@@ -147,8 +147,8 @@ class Dump:
         """Each image by itself."""
         rows = []
         for patches, grid in zip(patches_of(self.grids, self.patch_size), self.grids):
-            picture = picture_of(patches, grid, self.patch_size)
-            rows.append(self.run(self.build(tensors, picture).to(dtype), picture.to(dtype)))
+            image = image_of(patches, grid, self.patch_size)
+            rows.append(self.run(self.build(tensors, image).to(dtype), image.to(dtype)))
         return torch.cat(rows)
 
     def evaluate(self, tensors):
@@ -344,9 +344,9 @@ class HuggingFaceNaFlex(HuggingFace):
 
 
 class HuggingFaceQwen(Dump):
-    """A vision tower of Qwen's. kind: a class of transformers, of the tower alone. prefix: of its tensors in a file, which then has others
+    """A vision encoder of Qwen. kind: a class of transformers, of the encoder only. prefix: of its tensors in a file, which then has others
     beside them; its config is that of a published file. rows: whether the dump has
-    every third of those of the last block too. sizes: of pictures, height and width, that it has the outputs of."""
+    every third of those of the last block too. sizes: heights and widths of the images that it has the outputs of."""
 
     def __init__(self, name, kind, prefix="", dtype="F32", rows=False, sizes=(), **kwargs):
         super().__init__(name, f"transformers {transformers.__version__}, torch {torch.__version__}", dtype=dtype)
@@ -372,18 +372,18 @@ class HuggingFaceQwen(Dump):
                                if key.startswith(self.prefix) and key[len(self.prefix):] in model.state_dict()})
         return model
 
-    def run_tower(self, tensors, dtype):
+    def run_encoder(self, tensors, dtype):
         model = self.load(tensors)
         patches = torch.cat(patches_of(self.grids, self.patch_size, 3 * self.model_config.temporal_patch_size))
         return reference_qwen.run(model.to(dtype), patches.to(dtype), self.grids)
 
     def run_grids(self, tensors, dtype):
-        return self.run_tower(tensors, dtype)[0]
+        return self.run_encoder(tensors, dtype)[0]
 
     def moved_by(self, mistake, model, prune, merged):
         """The largest difference that a mistake makes; None: it leaves another number of rows."""
         images = zip(patches_of(self.grids, self.patch_size, 3 * self.model_config.temporal_patch_size), self.grids)
-        wrong = [reference_pruned_qwen.tower(model, patches, grid, prune, mistake)[0] for patches, grid in images]
+        wrong = [reference_pruned_qwen.encoder(model, patches, grid, prune, mistake)[0] for patches, grid in images]
         if any(len(a) != len(b) for a, b in zip(wrong, merged)):
             return None
         return round(float((torch.cat(wrong) - torch.cat(merged)).abs().max()), 4)
@@ -391,7 +391,7 @@ class HuggingFaceQwen(Dump):
     def run_pruned(self, tensors, prune):
         model = self.load({key: value.double() for key, value in tensors.items()})
         images = zip(patches_of(self.grids, self.patch_size, 3 * self.model_config.temporal_patch_size), self.grids)
-        merged, deepstack, kept, sizes = zip(*(reference_pruned_qwen.tower(model, patches, grid, prune) for patches, grid in images))
+        merged, deepstack, kept, sizes = zip(*(reference_pruned_qwen.encoder(model, patches, grid, prune) for patches, grid in images))
         unit = self.model_config.spatial_merge_size**2
         found = {"left": [unit * len(squares) for squares in kept], "kept": kept, "sizes": sizes, "outputs": torch.cat(merged).tolist()}
         if prune["policy"] != "tome":
@@ -406,15 +406,15 @@ class HuggingFaceQwen(Dump):
     def describe(self, tensors):
         text = super().describe(tensors)
         with torch.no_grad():
-            _, deepstack, rows = self.run_tower({key: value.double() for key, value in tensors.items()}, torch.float64)
+            _, deepstack, rows = self.run_encoder({key: value.double() for key, value in tensors.items()}, torch.float64)
         outputs = text.pop("outputs")
         text["merged"] = 1
         if deepstack:
             text["deepstack"] = [[[round(value, 7) for value in row] for row in one.tolist()] for one in deepstack]
         if self.sizes:
             colours = {"mean": [0.4814, 0.4578, 0.4082], "std": [0.2686, 0.2613, 0.2757]}
-            pictures = [bytes_of(i, size) for i, size in enumerate(self.sizes)]
-            values, grids, processor = reference_qwen.prepare(pictures, self.patch_size, **colours, least=256, most=2048)
+            images = [bytes_of(i, size) for i, size in enumerate(self.sizes)]
+            values, grids, processor = reference_qwen.prepare(images, self.patch_size, **colours, least=256, most=2048)
             with torch.no_grad():
                 made = reference_qwen.run(self.load({key: value.double() for key, value in tensors.items()}), values.double(), grids)[0]
             text["images"] = {"sizes": self.sizes, "grids": grids, "processor": processor, "outputs": made.tolist()}
@@ -425,7 +425,7 @@ class HuggingFaceQwen(Dump):
 
 
 class OpenClip(Timm):
-    """A tower of open_clip's: its names, which timm's own filter reads."""
+    """An encoder of open_clip: its names, which timm's own filter reads."""
 
     def __init__(self, name, arch, **kwargs):
         super().__init__(name, arch, **kwargs)
@@ -449,7 +449,7 @@ class OpenClip(Timm):
 
 
 class OpenClipTrunk(Timm):
-    """A tower of timm's in open_clip's files."""
+    """An encoder of timm in open_clip's files."""
 
     def __init__(self, name, arch, **kwargs):
         super().__init__(name, arch, **kwargs)
@@ -513,7 +513,7 @@ def small_models():
     qwen = {"patch_size": 4, "hidden_size": 32, "num_heads": 2, "depth": 3, "out_hidden_size": 12}
     qwen2_5 = {**qwen, "intermediate_size": 44, "window_size": 16, "fullatt_block_indexes": [1]}
     qwen3 = {**qwen, "intermediate_size": 44, "num_position_embeddings": 25, "deepstack_visual_indexes": [0, 1]}
-    tower2_5, tower3 = "Qwen2_5_VisionTransformerPretrainedModel", "Qwen3VLVisionModel"
+    encoder2_5, encoder3 = "Qwen2_5_VisionTransformerPretrainedModel", "Qwen3VLVisionModel"
     sizes = ((30, 50), (7, 40), (90, 61))
     mixed = ((4, 6), (2, 2), (10, 6), (2, 14))
     of_squares = ({"policy": "l2", "blocks": [0], "keep": 0.6}, {"policy": "l2", "blocks": [0, 1], "keep": 0.7},
@@ -534,13 +534,13 @@ def small_models():
                           ).native((3, 4), (7, 6)),
         TimmNaFlex("naflex_timm_siglip", "naflexvit_base_patch16_siglip", **{**naflex_small, "num_classes": 0}).native((2, 7), (5, 5), (8, 3)),
         TimmNaFlex("naflex_timm_gap", "naflexvit_base_patch16_gap", reg_tokens=3, **naflex_small).native((2, 7), (5, 5), (8, 3)),
-        HuggingFaceQwen("qwen2_5_vl", tower2_5, prefix="visual.", rows=True, sizes=sizes, **qwen2_5).native(*mixed, prunes=of_squares),
-        HuggingFaceQwen("qwen2_5_vl_bare", tower2_5, dtype="BF16", **{**qwen2_5, "window_size": 24}).native((14, 4), (2, 6)),
-        HuggingFaceQwen("qwen2_5_vl_heads_80", tower2_5, prefix="model.visual.", **{**qwen2_5, "num_heads": 1, "hidden_size": 80, "depth": 2,
+        HuggingFaceQwen("qwen2_5_vl", encoder2_5, prefix="visual.", rows=True, sizes=sizes, **qwen2_5).native(*mixed, prunes=of_squares),
+        HuggingFaceQwen("qwen2_5_vl_bare", encoder2_5, dtype="BF16", **{**qwen2_5, "window_size": 24}).native((14, 4), (2, 6)),
+        HuggingFaceQwen("qwen2_5_vl_heads_80", encoder2_5, prefix="model.visual.", **{**qwen2_5, "num_heads": 1, "hidden_size": 80, "depth": 2,
                         "fullatt_block_indexes": [0]}).native((6, 4), (2, 4)),
-        HuggingFaceQwen("qwen3_vl", tower3, prefix="model.visual.", rows=True, sizes=sizes, **qwen3).native(*mixed, prunes=of_squares),
-        HuggingFaceQwen("qwen3_vl_bare", tower3, dtype="F16", **{**qwen3, "deepstack_visual_indexes": [1]}).native((14, 4), (2, 6)),
-        HuggingFaceQwen("qwen3_vl_heads_72", tower3, prefix="visual.", **{**qwen3, "num_heads": 1, "hidden_size": 72, "depth": 2}
+        HuggingFaceQwen("qwen3_vl", encoder3, prefix="model.visual.", rows=True, sizes=sizes, **qwen3).native(*mixed, prunes=of_squares),
+        HuggingFaceQwen("qwen3_vl_bare", encoder3, dtype="F16", **{**qwen3, "deepstack_visual_indexes": [1]}).native((14, 4), (2, 6)),
+        HuggingFaceQwen("qwen3_vl_heads_72", encoder3, prefix="visual.", **{**qwen3, "num_heads": 1, "hidden_size": 72, "depth": 2}
                         ).native((6, 4), (2, 4)),
         Timm("native_timm_distilled", "deit_tiny_distilled_patch16_224", img_size=64, **small).native((2, 3), (4, 4), (6, 5)),
         Timm("native_timm_eva02", "eva02_base_patch14_224", mlp_ratio=2.671875, **{**turned, "img_size": 56}).native((2, 3), (4, 4), (5, 3)),

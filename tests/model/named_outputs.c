@@ -89,8 +89,8 @@ static void expect_received(const toy *m, const given *g)
         }
 }
 
-/* The rows of a block are those that the trace has, in the layout that is told. What is received adds up to 1 for each head. Every policy,
-   every block, counted from both ends; the logits have the bits of a session that gives nothing else. */
+/* The rows of a block equal those of the trace, in the layout that the result names. Received attention adds up to 1 for each head. Every
+   policy, every block, counted from both ends; the logits have the bits of a session that gives nothing else. */
 static void rows_of_every_block(void **state)
 {
     (void)state;
@@ -188,7 +188,7 @@ static int64_t launches_of(rvit_model *model, const toy *m, const rvit_session_d
     return after.launches - before.launches;
 }
 
-/* A toy as open_clip writes a tower of timm's: its head is a projection. */
+/* A toy as open_clip writes an encoder of timm: its head is a projection. */
 static rvit_model *open_clip_model(const toy *m)
 {
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;

@@ -280,7 +280,7 @@ static void device_buffers(void **state)
     rvit_buffer_destroy(buffer);
 }
 
-/* Of runs one behind another, the error of any is told, whichever it was, and once. */
+/* With several runs pending, wait reports the error of any run, once. */
 static void an_error_of_any_run(void **state)
 {
     (void)state;

@@ -236,7 +236,7 @@ static int compare_image(const char *title, int tile, const outcome *got, double
     return 0;
 }
 
-/* MASK is told what the file says was kept: [stages, n, tokens]. */
+/* The masks for MASK, from the kept tokens in the file: [stages, n, tokens]. */
 static const uint8_t *read_masks(const policy_case *c, int first, int n, int n_stages)
 {
     uint8_t *keep = scratch((size_t)(n_stages * n * T.tokens));

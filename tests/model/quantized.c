@@ -1,4 +1,4 @@
-/* Models whose blocks multiply bytes: the laws, what they lose, scales of the checkpoint's, other weights in place, refusals. */
+/* Models with quantized blocks: properties, errors, scales from the checkpoint, updates of weights, refusals. */
 #include "model.h"
 
 #include <math.h>
@@ -69,7 +69,7 @@ static uint8_t *masks(const toy *m, int32_t n, int32_t first)
 }
 
 /* Bit for bit: alone, beside others, beside an image of NaN, again; and nothing is allocated or waited for. */
-static void laws_hold(void **state)
+static void properties_hold(void **state)
 {
     (void)state;
     static const rvit_dtype types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
@@ -227,7 +227,7 @@ static int makes_bytes(const rvit_device *device)
     return device->api->supports(device, &op) == NULL;
 }
 
-/* Where a device would rather have it so, fc1 writes the bytes that fc2 takes: the laws hold, and what is cut off is counted. */
+/* On devices that prefer it, fc1 writes the quantized input of fc2: the properties hold, and saturated values are counted. */
 static void hidden_layers_write_bytes(void **state)
 {
     (void)state;
@@ -490,6 +490,6 @@ static void precisions(void **state)
     device->info.native_dtypes = own;
 }
 
-SUITE(quantized_suite, MODEL_TEST(precisions), MODEL_TEST(laws_hold), MODEL_TEST(errors_are_those_of_rounding),
+SUITE(quantized_suite, MODEL_TEST(precisions), MODEL_TEST(properties_hold), MODEL_TEST(errors_are_those_of_rounding),
       MODEL_TEST(given_scales_are_used), MODEL_TEST(hidden_layers_write_bytes), MODEL_TEST(bounds_hold),
       MODEL_TEST(weights_can_be_replaced), MODEL_TEST(inputs_are_traced), MODEL_TEST(bad_descs_are_refused));

@@ -50,7 +50,7 @@ def pool(head, x, sizes):
 
 
 def repeating(patches, grid, prune):
-    """Patches of a picture of equal blocks, `tile` patches high and wide, each the one at its top left; with steps to and fro inside."""
+    """Patches of an image of equal blocks, `tile` patches high and wide, each equal to its top left patch; with small steps inside."""
     if "tile" not in prune:
         return patches
     tile, width = prune["tile"], grid[1]

@@ -1,5 +1,5 @@
-"""Qwen's vision towers on one image, pruned by squares of patches, written out in plain PyTorch over the modules of transformers: what
-raggedvit's policies are held against. Windows are a mask here. Part of make_dumps.py."""
+"""Qwen's vision encoders on one image, pruned by merge groups, in plain PyTorch over the modules of transformers: the reference
+of raggedvit's policies. Windows are a mask here. Part of make_dumps.py."""
 import math
 
 import torch
@@ -59,9 +59,9 @@ def merge(x, sizes, keys, windows, unit, merges, mistake):
     return x[left].flatten(0, 1), sizes[left].repeat_interleave(unit), left
 
 
-def tower(model, patches, grid, prune, mistake=None):
-    """Merged rows in float64, those of deepstack mergers, the squares that are left at the end, and how many each of them stands for. Rows are
-    squares of patches, line after line."""
+def encoder(model, patches, grid, prune, mistake=None):
+    """Merged rows in float64, those of the deepstack mergers, the merge groups kept at the end, and how many groups each stands for. Rows are
+    merge groups, line after line."""
     config, side = model.config, model.config.spatial_merge_size
     unit, squares, thw = side**2, (grid[0] // side, grid[1] // side), torch.tensor([(1, *grid)])
     cells = repeating(patches.reshape(squares[0] * squares[1], -1), squares, prune)

@@ -1,4 +1,4 @@
-"""The vision towers of Qwen2.5-VL and Qwen3-VL: what make_dumps.py asks of transformers beside other towers. Part of it."""
+"""The vision encoders of Qwen2.5-VL and Qwen3-VL, as make_dumps.py runs them with transformers. Part of make_dumps.py."""
 import torch
 from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor
 from transformers.vision_utils import get_vision_window_index
@@ -19,11 +19,11 @@ def run(model, patches, grids):
     return out.pooler_output, list(getattr(out, "deepstack_features", None) or []), rows
 
 
-def prepare(pictures, patch_size, mean, std, least, most):
-    """The rows and grids that transformers' own processor makes of pictures, [height, width, 3] in 8 bits; and the file beside a model that
+def prepare(images, patch_size, mean, std, least, most):
+    """The rows and grids that transformers' own processor makes of images, [height, width, 3] in 8 bits; and the file beside a model that
     says so."""
     processor = Qwen2VLImageProcessor(patch_size=patch_size, image_mean=mean, image_std=std, size={"shortest_edge": least, "longest_edge": most})
-    made = processor(images=[torch.from_numpy(picture).permute(2, 0, 1) for picture in pictures], return_tensors="pt")
+    made = processor(images=[torch.from_numpy(image).permute(2, 0, 1) for image in images], return_tensors="pt")
     config = {"image_processor_type": "Qwen2VLImageProcessorFast", "patch_size": patch_size, "merge_size": 2, "temporal_patch_size": 2,
               "size": {"shortest_edge": least, "longest_edge": most}, "image_mean": mean, "image_std": std}
     return made["pixel_values"], [tuple(grid[1:]) for grid in made["image_grid_thw"].tolist()], config

@@ -175,7 +175,7 @@ static long long driver_calls(const char *function)
     return calls(function);
 }
 
-/* On CUDA the recorded program is told of memory that is not that of the run before, and of nothing else; if that fails, nothing is
+/* On CUDA the recorded program is updated only where the memory differs from the last run; if that fails, nothing is
    enqueued, and the session goes on. */
 static void changed_views(void **state)
 {

@@ -1,4 +1,4 @@
-/* The laws, for whole forwards. */
+/* The property tests of whole forwards. */
 #include "model.h"
 
 #include <math.h>

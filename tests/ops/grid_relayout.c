@@ -83,7 +83,7 @@ static void run(const grid_relayout_case *c)
             args.group_rows = array_view(group_rows, s);
             args.out_group_rows = array_view(out_group_rows, s);
         }
-        if (!supported(s, "regroup", rvit_grid_relayout(H.stream[s], &args)))
+        if (!supported(s, "grid_relayout", rvit_grid_relayout(H.stream[s], &args)))
             continue;
         arrays_fetch(s);
         expect_ints(unit_cu, s, wanted_cu, n + 1, "group_cu_seqlens");
@@ -124,7 +124,7 @@ static void grid_relayout_refuses(void **state)
     rvit_grid_relayout_args good = RVIT_GRID_RELAYOUT_ARGS_INIT;
     good_grid_relayout(&good);
     arrays_upload();
-    if (!supported(DEVICE, "regroup", rvit_grid_relayout(H.stream[DEVICE], &good)))
+    if (!supported(DEVICE, "grid_relayout", rvit_grid_relayout(H.stream[DEVICE], &good)))
         return;
 #define REFUSED(word, ...)                                                                       \
     do {                                                                                         \

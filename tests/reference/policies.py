@@ -235,7 +235,7 @@ def sample(scores, n_samples):
     """Adaptive token sampling's choice among scores, as places in ascending order, and the margin.
 
     A choice is close if a sample stands nearly midway between two ranks and taking the other would change the set, or if the order of two
-    neighbouring ranks, of which one is kept, hangs on a hair.
+    neighbouring ranks, one kept and one dropped, is sensitive to rounding.
     """
     n = len(scores)
     if n < 2:

@@ -312,7 +312,7 @@ static void split_submits(void **state)
     expect_status(rvit_device_create(&desc, &device), RVIT_INVALID_ARGUMENT, "poll_us");
 }
 
-/* Match and regroup with windows bind one array more than the smallest devices can, layernorm to int8 two more. */
+/* bipartite_match and grid_relayout with windows bind one array more than the smallest devices can, layernorm to int8 two more. */
 static void few_bindings(void **state)
 {
     (void)state;
@@ -341,7 +341,7 @@ static void few_bindings(void **state)
     expect_ok(rvit_stream_synchronize(w.stream));
     args.n_windows = 3;
     args.window_cu_seqlens = args.cu_seqlens;
-    expect_status(rvit_bipartite_match(w.stream, &args), RVIT_UNSUPPORTED, "match: it binds more arrays");
+    expect_status(rvit_bipartite_match(w.stream, &args), RVIT_UNSUPPORTED, "bipartite_match: it binds more arrays");
     rvit_layernorm_args norm = RVIT_LAYERNORM_ARGS_INIT;
     norm.out_dtype = RVIT_I8;
     norm.rows.capacity = W_ROWS;
@@ -351,16 +351,16 @@ static void few_bindings(void **state)
     norm.out = args.metric;
     norm.out_scales = args.src_rows;
     expect_status(rvit_layernorm(w.stream, &norm), RVIT_UNSUPPORTED, "layernorm: it binds more arrays");
-    rvit_grid_relayout_args regroup = RVIT_GRID_RELAYOUT_ARGS_INIT;
-    regroup.n_images = 3;
-    regroup.max_len = regroup.rows = W_ROWS;
-    regroup.group_size = 2;
-    regroup.cu_seqlens = args.cu_seqlens;
-    regroup.out_cu_seqlens = args.cu_seqlens;
-    regroup.src_rows = args.k;
-    regroup.keep = args.k;
-    regroup.group_cu_seqlens.buffer = w.out;
-    expect_status(rvit_grid_relayout(w.stream, &regroup), RVIT_UNSUPPORTED, "regroup: it binds more arrays");
+    rvit_grid_relayout_args relayout = RVIT_GRID_RELAYOUT_ARGS_INIT;
+    relayout.n_images = 3;
+    relayout.max_len = relayout.rows = W_ROWS;
+    relayout.group_size = 2;
+    relayout.cu_seqlens = args.cu_seqlens;
+    relayout.out_cu_seqlens = args.cu_seqlens;
+    relayout.src_rows = args.k;
+    relayout.keep = args.k;
+    relayout.group_cu_seqlens.buffer = w.out;
+    expect_status(rvit_grid_relayout(w.stream, &relayout), RVIT_UNSUPPORTED, "grid_relayout: it binds more arrays");
     workload_close(&w);
     rvit_device_destroy(device);
 }
