@@ -261,8 +261,8 @@ class ModuleTest(support.Case):
             "blocks.2.mlp has forward hooks": hooked,
             "head has a forward of its own": with_forward,
             "global_pool is 'avgmax'": lambda: timm_module(global_pool="avgmax"),
-            "attention pooling of the patches alone, beside prefix tokens": lambda: timm_module(global_pool="map"),
-            "a mean over the prefix tokens too": lambda: timm_module(global_pool="avg", pool_include_prefix=True),
+            "prefix tokens that its attention pooling does not read": lambda: timm_module(global_pool="map"),
+            "a mean that includes prefix tokens": lambda: timm_module(global_pool="avg", pool_include_prefix=True),
             "blocks.0 is a .*EvaBlockPostNorm": lambda: modules.timm_family(
                 "eva02_enormous_patch14_clip_224", mlp_ratio=2
             ),

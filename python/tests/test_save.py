@@ -113,7 +113,7 @@ class SaveTest(support.Case):
         save._write(str(self.path), module.state_dict(), {"architecture": "vit_tiny_patch16_224"}, None)
         self.fails(
             Status.BAD_FILE,
-            "'fc_norm.weight' is there, .* in metadata: architecture",
+            "'fc_norm.weight' is present, .*metadata: architecture",
             raggedvit.Model,
             self.path,
             "cpu",

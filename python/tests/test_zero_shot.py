@@ -278,7 +278,7 @@ class ZeroShotTest(unittest.TestCase):
             ({"t": broken}, "bad.safetensors: the embedding of text 3 is not finite", ()),
             ({"t": zero}, "bad.safetensors: the embedding of text 2 is zero", ()),
             ({"t": torch.ones(24)}, "bad.safetensors: has no tensor with two dimensions", ()),
-            ({"t": torch.ones(7, 24, dtype=torch.int64)}, "tensor 't': dtype I64, expected F32, F16 or BF16", ()),
+            ({"t": torch.ones(7, 24, dtype=torch.int64)}, "tensor 't': dtype is I64, expected F32, F16 or BF16", ()),
             (
                 {"t": good, "u": good.clone()},
                 "has 2 tensors with two dimensions, '[tu]' is the first; choose one with --text-tensor",
