@@ -54,7 +54,7 @@ typedef struct rvit_prune_schedule {
     int32_t object_block; /* where anchors are chosen; -1: nowhere */
     uint64_t seed;
     int32_t group_size; /* rows that stay or go together, 1 or more: of a square of patches that the model merges */
-    int32_t windowed;   /* 1: the model has windows of attention, within which alone rows are merged */
+    int32_t windowed;   /* 1: rows are merged only within an attention window */
     int32_t given;      /* 1: stages decide, but keep what runs bring (RVIT_TRACE_GIVEN) */
     int32_t n_patches;  /* 0: each image has its own, and there is one stage if the policy counts by them */
     int32_t n_stages;

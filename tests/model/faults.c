@@ -1,5 +1,5 @@
 /* What fails below the library: a file that shrinks while it is read, device memory that runs out, a device that is lost. The last two on
-   the emulated CUDA driver alone, which fails on request (tests/cuda_emulation/README.md). */
+   the emulated CUDA driver only, which fails on request (tests/cuda_emulation/README.md). */
 #include "model.h"
 
 #include <sys/stat.h>
