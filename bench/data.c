@@ -87,7 +87,12 @@ void data_tiles(const char *sheet, int tile, int n, int size, float *out)
     struct image sheet_image;
     struct image_error error = {"has no tile of that size"};
     const size_t image_length = 3 * (size_t)size * (size_t)size;
-    const struct preprocess recipe = preprocess_deit(size);
+    static const float mean[3] = {0.485f, 0.456f, 0.406f}, std[3] = {0.229f, 0.224f, 0.225f};
+    rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
+    recipe.fit = RVIT_FIT_SQUASH;
+    recipe.height = recipe.width = size;
+    memcpy(recipe.mean, mean, sizeof mean);
+    memcpy(recipe.std, std, sizeof std);
     if (!image_load(sheet, &sheet_image, &error) || sheet_image.width < tile || sheet_image.height < tile)
         fail(sheet, &error);
     const int columns = sheet_image.width / tile, n_tiles = columns * (sheet_image.height / tile);
@@ -95,7 +100,8 @@ void data_tiles(const char *sheet, int tile, int n, int size, float *out)
         struct image_view source = image_whole(&sheet_image);
         source.pixels += i / columns * tile * source.stride + (int64_t)(i % columns) * tile * 3;
         source.width = source.height = tile;
-        if (!preprocess_image(source, &recipe, true, out + (size_t)i * image_length, NULL, &error))
+        const rvit_image image = preprocess_source(source);
+        if (!preprocess_image(&recipe, &image, out + (size_t)i * image_length, NULL, &error))
             fail(sheet, &error);
     }
     for (int i = n_tiles; i < n; i++)

@@ -16,6 +16,7 @@
 
 #include <raggedvit/raggedvit.h>
 
+#include "tests/deit_recipe.h"
 #include "tools/cli/image_file.h"
 #include "tools/cli/preprocess.h"
 #include "tools/cli/session_results.h"
@@ -78,8 +79,10 @@ static void run_tiles(rvit_session *session, const struct image *sheet, int32_t 
         const int32_t tile = first + i;
         const size_t corner = ((size_t)(tile / COLUMNS) * TILE * (size_t)sheet->width + (size_t)(tile % COLUMNS) * TILE) * 3;
         const struct image_view cut = {sheet->pixels + corner, (int64_t)sheet->width * 3, TILE, TILE};
-        const struct preprocess recipe = preprocess_deit(SIZE);
-        assert_true(preprocess_image(cut, &recipe, true, input + (size_t)i * IMAGE_LENGTH, NULL, &error));
+        const rvit_image_recipe recipe = deit_recipe(SIZE);
+        rvit_image image = preprocess_source(cut);
+        image.target_width = image.target_height = SIZE;
+        assert_true(preprocess_image(&recipe, &image, input + (size_t)i * IMAGE_LENGTH, NULL, &error));
     }
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
     run.n_images = n;
@@ -181,8 +184,9 @@ static void classify_cat(rvit_prune_type type, double keep, double *out_probabil
     struct image_error error;
     float logits[CLASSES];
     rvit_session *session = open_session(type, keep, 1);
-    const struct preprocess recipe = preprocess_deit(SIZE);
-    assert_true(preprocess_image(image_whole(&photo), &recipe, false, rvit_session_input_memory(session, NULL), NULL, &error));
+    const rvit_image_recipe recipe = deit_recipe(SIZE);
+    const rvit_image image = preprocess_source(image_whole(&photo));
+    assert_true(preprocess_image(&recipe, &image, rvit_session_input_memory(session, NULL), NULL, &error));
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
     run.n_images = 1;
     ok(rvit_session_run(session, &run, logits));

@@ -48,7 +48,7 @@ ROOMS = {
     "python/raggedvit/_modules": "python/raggedvit/_session",
     "python/raggedvit": "python/raggedvit/_modules",
     "tools/options": "include",
-    "tools/cli": "tools/options core/base/quantized.h core/image/resize_axis.h",
+    "tools/cli": "tools/options core/base/quantized.h",
     "tools": "python",  # scripts
     "serving": "tools/cli",
     "bench": "tools/cli python/raggedvit backend_cuda/linear_choose.h",

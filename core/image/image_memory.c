@@ -12,7 +12,7 @@ int32_t rvit_image_pixel_size(rvit_image_format format)
     return sizes[format];
 }
 
-static rvit_status check_planes(rvit_staged_image *p)
+rvit_status rvit_image_check_planes(rvit_staged_image *p)
 {
     rvit_image *image = &p->image;
     const int32_t element = rvit_image_pixel_size(image->format), nv12 = image->format == RVIT_IMAGE_NV12;
@@ -79,7 +79,7 @@ static rvit_status check_data(const rvit_image_writer *w, rvit_staged_image *p)
 
 rvit_status rvit_image_check_memory(const rvit_image_writer *w, rvit_staged_image *p)
 {
-    RVIT_TRY(check_planes(p));
+    RVIT_TRY(rvit_image_check_planes(p));
     if (p->image.view.buffer == NULL)
         return check_data(w, p);
     if (p->image.data != NULL)

@@ -20,13 +20,11 @@ rvit_status rvit_image_recipe_check(rvit_image_recipe *recipe)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: fit: %d is not a valid fit", (int)recipe->fit);
     if ((int)recipe->filter < 0 || recipe->filter > RVIT_FILTER_NEAREST)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: filter: %d is not a valid filter", (int)recipe->filter);
-    if (recipe->processor == RVIT_PROCESSOR_HF_FLOAT)
-        return rvit_fail(RVIT_UNSUPPORTED,
-                         "image recipe: processor is HF_FLOAT, which resizes in float32, but only 8-bit resizing is supported");
     if ((int)recipe->processor < 0 || recipe->processor > RVIT_PROCESSOR_HF_FLOAT)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: processor: %d is not a valid processor", (int)recipe->processor);
-    if (recipe->processor == RVIT_PROCESSOR_HF && recipe->filter != RVIT_FILTER_BILINEAR && recipe->filter != RVIT_FILTER_BICUBIC)
-        return rvit_fail(RVIT_UNSUPPORTED, "image recipe: filter is %d, but processor HF supports only BILINEAR and BICUBIC",
+    if (recipe->processor != RVIT_PROCESSOR_TIMM && recipe->filter != RVIT_FILTER_BILINEAR && recipe->filter != RVIT_FILTER_BICUBIC)
+        return rvit_fail(RVIT_UNSUPPORTED,
+                         "image recipe: filter is %d, but the processors HF and HF_FLOAT support only BILINEAR and BICUBIC",
                          (int)recipe->filter);
     if (recipe->height < 1 || recipe->height > RVIT_IMAGE_MAX_TARGET || recipe->width < 1 || recipe->width > RVIT_IMAGE_MAX_TARGET)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: height and width are %d and %d, expected 1..%d", (int)recipe->height,
@@ -39,6 +37,9 @@ rvit_status rvit_image_recipe_check(rvit_image_recipe *recipe)
         recipe->resize_width > RVIT_IMAGE_MAX_TARGET)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: resize_height and resize_width are %d and %d, expected 1..%d",
                          (int)recipe->resize_height, (int)recipe->resize_width, RVIT_IMAGE_MAX_TARGET);
+    if (recipe->processor == RVIT_PROCESSOR_HF_FLOAT &&
+        (recipe->fit != RVIT_FIT_SQUASH || recipe->resize_height != recipe->height || recipe->resize_width != recipe->width))
+        return rvit_fail(RVIT_UNSUPPORTED, "image recipe: the processor HF_FLOAT supports only the fit SQUASH, without a crop");
     if (recipe->std[0] == 0 && recipe->std[1] == 0 && recipe->std[2] == 0)
         return rvit_fail(RVIT_UNSUPPORTED, "image recipe: std is 0: no file beside the model tells the mean and std of its images");
     for (int c = 0; c < 3; c++) {

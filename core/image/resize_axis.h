@@ -1,5 +1,5 @@
 /* The weights that resize one axis of an image with antialiasing, as Pillow and PyTorch compute them: in float64, then rounded to fixed
-   point. It does not depend on the rest of the library, because the command line tool compiles it too. */
+   point. */
 #ifndef RVIT_CORE_IMAGE_RESIZE_AXIS_H
 #define RVIT_CORE_IMAGE_RESIZE_AXIS_H
 

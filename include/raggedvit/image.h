@@ -4,7 +4,8 @@
    image lies, how it is resized and cropped, the resize weights and, if the images are on the host, the
    images themselves. rvit_preprocess then resizes, crops, normalises and cuts all of them in one op,
    whatever their sizes. Everything the op needs is in the staging buffer, so a recorded op can take other
-   images with each launch. rvit_patchify cuts normalised images that all have one size. */
+   images with each launch. rvit_image_prepare does the same for one image on the host. rvit_patchify cuts
+   normalised images that all have one size. */
 #ifndef RAGGEDVIT_IMAGE_H
 #define RAGGEDVIT_IMAGE_H
 
@@ -84,18 +85,23 @@ typedef struct rvit_image {
     /* Multiples of the patch size; 0: the size of the recipe. Otherwise the image is resized to exactly this
        size, whatever the fit of the recipe. */
     int32_t target_width, target_height;
+    /* If the image is a smaller copy, such as a JPEG decoded at 1/2, the size of the original: the resized size
+       and the crop are those of the original. 0: width and height. Planar images do not use it. */
+    int32_t original_width, original_height;
 } rvit_image;
 #define RVIT_IMAGE_INIT RVIT_INIT(rvit_image)
 
 /* How images are prepared. With v an 8-bit value after the resize, in float32 and in this order:
      TIMM  (v / 255 - mean) / std
      HF    (v - mean * 255) / (std * 255); v * (1 / 255) where mean is 0 and std 1
-   These 256 values of each channel are computed on the host, so that every device gives the same. */
+   These 256 values of each channel are computed on the host, so that every device gives the same.
+     HF_FLOAT  (u - mean) / std with u the value v / 255, resized in float32. Only rvit_image_prepare does it:
+               rvit_images_write takes the result as PLANAR_F32 */
 typedef struct rvit_image_recipe {
     size_t struct_size;
     rvit_fit fit;             /* UNKNOWN: CROP */
-    rvit_filter filter;       /* UNKNOWN: BICUBIC. HF: BILINEAR or BICUBIC */
-    rvit_processor processor; /* UNKNOWN: TIMM. HF_FLOAT is UNSUPPORTED */
+    rvit_filter filter;       /* UNKNOWN: BICUBIC. HF and HF_FLOAT: BILINEAR or BICUBIC */
+    rvit_processor processor; /* UNKNOWN: TIMM. HF_FLOAT: only with SQUASH and without a crop */
     int32_t height, width;    /* the target: what a model takes. Lines and columns past the last whole patch are not read */
     /* The size before the crop; 0: height and width. CROP: the resized image covers it; if both are equal, it is the length
        of the shorter edge. BORDER: the resized image fits into it. */
@@ -111,6 +117,26 @@ typedef struct rvit_image_recipe {
     int32_t processor_height, processor_width;
 } rvit_image_recipe;
 #define RVIT_IMAGE_RECIPE_INIT RVIT_INIT(rvit_image_recipe)
+
+/* What a recipe makes of an image, in pixels: the size after the resize, and the target, which begins at (left,
+   top) of the resized image. Negative left and top: the target begins outside, in the colour `fill`. */
+typedef struct rvit_image_geometry {
+    size_t struct_size;
+    int64_t width, height, left, top;
+    int32_t target_width, target_height;
+} rvit_image_geometry;
+#define RVIT_IMAGE_GEOMETRY_INIT RVIT_INIT(rvit_image_geometry)
+
+/* Prepares one image on the host. out: f32 [3, target_height, target_width], the values that rvit_preprocess
+   computes, for rvit_patchify, for RVIT_INPUT_TENSOR or as a PLANAR_F32 image. NULL: the pixels are not
+   read, and data may be NULL. out_geometry: NULL or RVIT_IMAGE_GEOMETRY_INIT. Any number of threads may call it.
+
+   The image may have sides of up to 2^24 pixels, and a target of any size. INVALID_ARGUMENT: a size, a stride, the
+   format or a field of the recipe is wrong, or the image is on a device. UNSUPPORTED: the image is too thin to be
+   resized, or the processor does not support the recipe. OUT_OF_HOST_MEMORY: the function needs about the memory of
+   the image and of the target. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_image_prepare(const rvit_image_recipe *recipe, const rvit_image *image, float *out,
+                                                       rvit_image_geometry *out_geometry);
 
 typedef struct rvit_images_args {
     size_t struct_size;

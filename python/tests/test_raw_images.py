@@ -174,7 +174,7 @@ class ImagesTest(support.Case):
     def test_errors_name_the_image(self):
         self.model.recipe = dataclasses.replace(self.model.recipe, fit="border")
         thin = [*self.raw_images[:2], np.zeros((40, 5000, 3), np.uint8), np.zeros((4000, 1, 3), np.uint8)]
-        self.fails(Status.INVALID_ARGUMENT, "^image 3: 1 x 4000 pixels are too thin", self.model.classify, thin)
+        self.fails(Status.UNSUPPORTED, "^image 3: 1 x 4000 pixels are too thin", self.model.classify, thin)
         for bad in (self.raw_images[0].astype(np.float32), self.raw_images[0][:, :, 0], np.zeros((0, 5, 3), np.uint8)):
             self.fails(
                 Status.INVALID_ARGUMENT,
@@ -190,7 +190,7 @@ class ImagesTest(support.Case):
         )
         with mock.patch.multiple(pipeline, PART_RAW=1, PART_IMAGES=2):
             self.fails(
-                Status.INVALID_ARGUMENT,
+                Status.UNSUPPORTED,
                 "^image 7: 1 x 4000 pixels are too thin",
                 self.model.classify,
                 self.raw_images[:4] + thin,

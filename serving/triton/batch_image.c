@@ -45,8 +45,7 @@ bool batch_image_measure(struct batch_image *self, bool is_planes, int64_t share
             return true;
         self->weights = 0;
     }
-    measure(self, plan->variable_resolution ? self->target.columns * plan->patch_size : plan->recipe->width,
-            plan->variable_resolution ? self->target.lines * plan->patch_size : plan->recipe->height, RVIT_IMAGE_PLANAR_F32);
+    measure(self, image_target_width(plan, self->target), image_target_height(plan, self->target), RVIT_IMAGE_PLANAR_F32);
     return true;
 }
 
@@ -67,7 +66,8 @@ static uint8_t *take(void *user, int32_t width, int32_t height, struct image_err
 
 static bool prepare(struct batch_image *self, struct image_view view)
 {
-    return image_prepare(self->plan, view, false, self->target, (float *)(void *)pixels_of(self), &self->error);
+    const rvit_image source = image_source(self->plan, view, false, self->target);
+    return preprocess_image(&self->plan->recipe, &source, (float *)(void *)pixels_of(self), NULL, &self->error);
 }
 
 static bool fill(struct batch_image *self)

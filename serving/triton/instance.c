@@ -40,7 +40,7 @@ static TRITONSERVER_Error *open_lane(struct instance *self, const struct setting
     desc.prune = &setting->desc;
     desc.input = RVIT_INPUT_IMAGES;
     desc.input_bytes = image_plan_bytes(plan);
-    desc.recipe = &plan->device;
+    desc.recipe = &plan->recipe;
     if (model->tensors.outputs & 1U << OUTPUT_POOLED)
         desc.outputs |= RVIT_OUTPUT_POOLED;
     if (model->tensors.outputs & 1U << OUTPUT_EMBEDDING)

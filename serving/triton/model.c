@@ -55,7 +55,7 @@ static TRITONSERVER_Error *find_recipe(struct model *self, int32_t *out_max_patc
                        "preprocessor_config.json beside the checkpoint, or set the parameters mean and std");
     for (int c = 0; c < 3; c++) {
         self->recipe.mean[c] = has_mean ? config->recipe.mean[c] : known.mean[c];
-        self->recipe.deviation[c] = has_deviation ? config->recipe.deviation[c] : known.std[c];
+        self->recipe.std[c] = has_deviation ? config->recipe.deviation[c] : known.std[c];
     }
     return NULL;
 }

@@ -34,7 +34,7 @@ struct model {
     int32_t top;
     rvit_checkpoint *checkpoint;
     rvit_model_info info;
-    struct preprocess recipe;
+    rvit_image_recipe recipe;
     struct image_plan plan;  /* limits of a run */
     struct image_plan small; /* limits of runs with at most small_batch images; max_images 0: unused */
     int32_t max_len;         /* maximum tokens per image */

@@ -36,19 +36,33 @@ void prune_resolve(struct prune *self, const rvit_model_info *model)
 
 static void preprocess(const struct image *image)
 {
-    static const struct preprocess others[] = {
-        {.fit = PREPROCESS_BORDER, .width = 32, .height = 20, .resize_width = 30, .resize_height = 30, .deviation = {1, 1, 1}},
-        {.fit = PREPROCESS_CROP, .like = PREPROCESS_HF, .width = 32, .height = 20, .resize_width = 24, .resize_height = 24},
-        {.fit = PREPROCESS_SQUASH, .like = PREPROCESS_HF_FLOAT, .width = 32, .height = 20, .resize_width = 32, .resize_height = 20}};
+    static const struct recipe {
+        rvit_fit fit;
+        rvit_processor processor;
+        int32_t height, edge[2], target;
+    } recipes[] = {{RVIT_FIT_CROP, RVIT_PROCESSOR_TIMM, 32, {35, 35}, 0},
+                   {RVIT_FIT_CROP, RVIT_PROCESSOR_TIMM, 32, {35, 35}, 32},
+                   {RVIT_FIT_BORDER, RVIT_PROCESSOR_TIMM, 20, {30, 30}, 0},
+                   {RVIT_FIT_CROP, RVIT_PROCESSOR_HF, 20, {24, 24}, 0},
+                   {RVIT_FIT_SQUASH, RVIT_PROCESSOR_HF_FLOAT, 20, {20, 32}, 0}};
     static float values[3 * 32 * 32];
-    const struct preprocess recipe = preprocess_deit(32);
-    struct image_error error;
+    struct image_error error = {""};
     if ((int64_t)image->width * image->height > 1 << 16)
         return;
-    (void)preprocess_image(image_whole(image), &recipe, false, values, NULL, &error);
-    (void)preprocess_image(image_whole(image), &recipe, true, values, NULL, &error);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        (void)preprocess_image(image_whole(image), &others[i], false, values, NULL, &error);
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
+        rvit_image source = preprocess_source(image_whole(image));
+        recipe.fit = recipes[i].fit;
+        recipe.processor = recipes[i].processor;
+        recipe.height = recipes[i].height;
+        recipe.width = 32;
+        recipe.resize_height = recipes[i].edge[0];
+        recipe.resize_width = recipes[i].edge[1];
+        recipe.std[0] = recipe.std[1] = recipe.std[2] = 1;
+        source.target_width = source.target_height = recipes[i].target;
+        if (!preprocess_image(&recipe, &source, values, NULL, &error) && strstr(error.text, "too thin") == NULL)
+            fuzz_fail(error.text);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "harness.h"
+#include "tests/deit_recipe.h"
 #include "tools/cli/image_file.h"
 #include "tools/cli/preprocess.h"
 #include "tools/cli/session_results.h"
@@ -46,9 +47,11 @@ static void read_images(int first, int n, float *out)
         const int tile = first + i;
         const size_t corner = ((size_t)(tile / columns) * TILE * (size_t)T.sheet.width + (size_t)(tile % columns) * TILE) * 3;
         const struct image_view cut = {T.sheet.pixels + corner, (int64_t)T.sheet.width * 3, TILE, TILE};
-        const struct preprocess recipe = preprocess_deit(SIZE);
+        const rvit_image_recipe recipe = deit_recipe(SIZE);
+        rvit_image image = preprocess_source(cut);
+        image.target_width = image.target_height = SIZE;
         struct image_error error;
-        if (!preprocess_image(cut, &recipe, true, out + (size_t)i * IMAGE_LENGTH, NULL, &error))
+        if (!preprocess_image(&recipe, &image, out + (size_t)i * IMAGE_LENGTH, NULL, &error))
             fail_msg("tile %d: %s", tile, error.text);
     }
 }

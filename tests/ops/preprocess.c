@@ -172,6 +172,30 @@ static int64_t place_of(int64_t stride, int32_t patch, int64_t first, int32_t gr
     return row * stride + ((int64_t)c * patch + y % patch) * patch + x % patch;
 }
 
+/* rvit_image_prepare gives the values of the op, in planes. */
+static float *prepared(const call *c, const rvit_image *image, rvit_image_geometry *out_geometry)
+{
+    *out_geometry = (rvit_image_geometry)RVIT_IMAGE_GEOMETRY_INIT;
+    expect_ok(rvit_image_prepare(&c->recipe, image, NULL, out_geometry));
+    float *planes = scratch(12 * (size_t)out_geometry->target_width * (size_t)out_geometry->target_height);
+    expect_ok(rvit_image_prepare(&c->recipe, image, planes, NULL));
+    return planes;
+}
+
+static void expect_prepared(const call *c, side s, const float *planes, const rvit_image_geometry *geometry)
+{
+    const int32_t patch = c->op.patch_size, width = geometry->target_width, height = geometry->target_height;
+    for (int channel = 0; channel < 3; channel++)
+        for (int32_t y = 0; y < height / patch * patch; y++)
+            for (int32_t x = 0; x < width / patch * patch; x++) {
+                const float got = load(RVIT_F32, c->out->result[s], place_of(3 * patch * patch, patch, 0, width / patch, x, y, channel));
+                const float wanted = planes[((int64_t)channel * height + y) * width + x];
+                if (memcmp(&got, &wanted, sizeof got))
+                    fail_msg("channel %d of (%d, %d) is %g, but %g on the host (side %d)", channel, x, y, (double)got, (double)wanted,
+                             (int)s);
+            }
+}
+
 static void run_pillow(const pillow_case *p, int32_t patch, int64_t gap, int with_staging)
 {
     call c;
@@ -185,12 +209,15 @@ static void run_pillow(const pillow_case *p, int32_t patch, int64_t gap, int wit
     c.recipe.resize_width = c.recipe.resize_height = p->edge;
     c.images.max_rows = p->target_width / patch * (p->target_height / patch);
     rvit_image image = packed_image(p->format, p->width, p->height, gap);
+    rvit_image_geometry geometry;
+    const float *planes = prepared(&c, &image, &geometry);
     call_prepare(&c, &image);
     const size_t n = (size_t)p->target_width * (size_t)p->target_height;
     uint8_t *bytes = scratch(3 * n);
     for (side s = 0; (int)s < H.n_sides; s++) {
         if (!call_run(&c, s))
             continue;
+        expect_prepared(&c, s, planes, &geometry);
         for (int32_t y = 0; y < p->target_height; y++)
             for (int32_t x = 0; x < p->target_width; x++)
                 for (int channel = 0; channel < 3; channel++) {
@@ -307,10 +334,13 @@ static void run_mixed(rvit_dtype dtype, int32_t parts, int32_t n_images, int32_t
         mixed_images(images);
         mixed_call(&single, 1, 1, RVIT_F32, 0);
         single.images.max_rows = starts[i + 1] - starts[i] - n_prefix;
+        rvit_image_geometry geometry;
+        const float *planes = prepared(&single, &images[i], &geometry);
         call_prepare(&single, &images[i]);
         for (side s = 0; (int)s < H.n_sides; s++) {
             if (!call_run(&single, s) || rows[s] == NULL)
                 continue;
+            expect_prepared(&single, s, planes, &geometry);
             for (int32_t t = 0; t < starts[i + 1] - starts[i]; t++)
                 for (int32_t k = 0; k < stride; k++) {
                     const float got = load(dtype, rows[s], (starts[i] + t) * stride + k);
@@ -410,10 +440,13 @@ static void preprocess_nv12_as_ffmpeg(void **state)
         image.full_range = i & 1;
         image.data = given[i];
         c.images.max_rows = NV12_WIDTH * NV12_HEIGHT / 4;
+        rvit_image_geometry geometry;
+        const float *planes = prepared(&c, &image, &geometry);
         call_prepare(&c, &image);
         for (side s = 0; (int)s < H.n_sides; s++) {
             if (!call_run(&c, s))
                 continue;
+            expect_prepared(&c, s, planes, &geometry);
             for (int32_t y = 0; y < NV12_HEIGHT; y++)
                 for (int32_t x = 0; x < NV12_WIDTH; x++)
                     for (int channel = 0; channel < 3; channel++) {
@@ -456,10 +489,14 @@ static void run_planar(rvit_image_format format, rvit_dtype out_dtype, int64_t g
     image.data = data;
     image.width = image.height = SIDE;
     image.stride = stride * element;
+    rvit_image_geometry geometry;
+    const float *planes = prepared(&c, &image, &geometry);
     call_prepare(&c, &image);
     for (side s = 0; (int)s < H.n_sides; s++) {
         if (!call_run(&c, s))
             continue;
+        if (out_dtype == RVIT_F32)
+            expect_prepared(&c, s, planes, &geometry);
         for (int32_t y = 0; y < 42; y++)
             for (int32_t x = 0; x < 42; x++)
                 for (int channel = 0; channel < 3; channel++) {
@@ -481,6 +518,69 @@ static void preprocess_planar(void **state)
     run_planar(RVIT_IMAGE_PLANAR_F32, RVIT_BF16, 0);
     run_planar(RVIT_IMAGE_PLANAR_F16, RVIT_F32, 0);
     run_planar(RVIT_IMAGE_PLANAR_F16, RVIT_F32, 1);
+}
+
+/* A smaller copy gets the geometry of its original: 500 x 375 pixels become 341 x 256, 62 x 46 alone would become 345 x 256. */
+static void preprocess_copies(void **state)
+{
+    (void)state;
+    call c;
+    call_init(&c, 1, 16);
+    c.recipe.height = c.recipe.width = 224;
+    c.recipe.resize_height = c.recipe.resize_width = 256;
+    c.images.max_rows = 14 * 14;
+    rvit_image image = packed_image(RVIT_IMAGE_RGB8, 62, 46, 0);
+    rvit_image_geometry geometry;
+    (void)prepared(&c, &image, &geometry);
+    assert_int_equal(geometry.width, 345);
+    image.original_width = 500;
+    image.original_height = 375;
+    const float *planes = prepared(&c, &image, &geometry);
+    assert_true(geometry.width == 341 && geometry.height == 256 && geometry.left == 58 && geometry.top == 16);
+    call_prepare(&c, &image);
+    for (side s = 0; (int)s < H.n_sides; s++)
+        if (call_run(&c, s))
+            expect_prepared(&c, s, planes, &geometry);
+    harness_teardown(NULL);
+}
+
+static void prepare_refusals(void **state)
+{
+    (void)state;
+    call c;
+    call_init(&c, 1, 16);
+    c.recipe.height = c.recipe.width = 32;
+    rvit_image image = packed_image(RVIT_IMAGE_RGB8, 40, 30, 0), bad = image;
+    float *out = scratch(12 * 32 * 32);
+    expect_status(rvit_image_prepare(NULL, &image, out, NULL), RVIT_INVALID_ARGUMENT, "image recipe");
+    expect_status(rvit_image_prepare(&c.recipe, NULL, out, NULL), RVIT_INVALID_ARGUMENT, "image");
+    expect_status(rvit_image_prepare(&c.recipe, &image, NULL, NULL), RVIT_INVALID_ARGUMENT, "out and out_geometry");
+    bad.data = NULL;
+    expect_status(rvit_image_prepare(&c.recipe, &bad, out, NULL), RVIT_INVALID_ARGUMENT, "image: data is NULL");
+    bad = image;
+    bad.stride = 119;
+    expect_status(rvit_image_prepare(&c.recipe, &bad, out, NULL), RVIT_INVALID_ARGUMENT, "image: stride is 119");
+    bad = image;
+    bad.original_width = 39;
+    bad.original_height = 30;
+    expect_status(rvit_image_prepare(&c.recipe, &bad, out, NULL), RVIT_INVALID_ARGUMENT, "a copy of 39 x 30");
+    bad.original_width = 80;
+    bad.original_height = 0;
+    expect_status(rvit_image_prepare(&c.recipe, &bad, out, NULL), RVIT_INVALID_ARGUMENT, "a copy of 80 x 0");
+    bad = image;
+    bad.width = 65535;
+    bad.height = 1;
+    bad.stride = 0;
+    c.recipe.fit = RVIT_FIT_BORDER;
+    expect_status(rvit_image_prepare(&c.recipe, &bad, out, NULL), RVIT_UNSUPPORTED, "65535 x 1 pixels are too thin");
+    bad.width = (1 << 24) + 1;
+    expect_status(rvit_image_prepare(&c.recipe, &bad, out, NULL), RVIT_INVALID_ARGUMENT, "expected sides of 1..16777216");
+    c.recipe.processor = RVIT_PROCESSOR_HF_FLOAT;
+    expect_status(rvit_image_prepare(&c.recipe, &image, out, NULL), RVIT_UNSUPPORTED, "SQUASH");
+    c.recipe.fit = RVIT_FIT_SQUASH;
+    expect_ok(rvit_image_prepare(&c.recipe, &image, out, NULL));
+    c.recipe.filter = RVIT_FILTER_LANCZOS;
+    expect_status(rvit_image_prepare(&c.recipe, &image, out, NULL), RVIT_UNSUPPORTED, "filter");
 }
 
 /* Refusals name the image. */
@@ -551,7 +651,9 @@ static void preprocess_bad_images(void **state)
     expect_status(rvit_images_write(&c.images, region, size, &at), RVIT_INVALID_ARGUMENT, "std");
     c.recipe.std[1] = 1;
     c.recipe.processor = RVIT_PROCESSOR_HF_FLOAT;
-    expect_status(rvit_images_write(&c.images, region, size, &at), RVIT_UNSUPPORTED, "HF_FLOAT");
+    c.recipe.fit = RVIT_FIT_SQUASH;
+    c.recipe.resize_height = c.recipe.resize_width = 0;
+    expect_status(rvit_images_write(&c.images, region, size, &at), RVIT_UNSUPPORTED, "image 0: the processor HF_FLOAT");
     c.recipe.processor = RVIT_PROCESSOR_HF;
     c.recipe.filter = RVIT_FILTER_BOX;
     expect_status(rvit_images_write(&c.images, region, size, &at), RVIT_UNSUPPORTED, "filter");
@@ -619,4 +721,4 @@ void good_preprocess(rvit_preprocess_args *a)
 }
 
 SUITE(preprocess_suite, TEST(preprocess_equals_pillow), TEST(preprocess_batches), TEST(preprocess_nv12), TEST(preprocess_nv12_as_ffmpeg),
-      TEST(preprocess_planar), TEST(preprocess_bad_images), TEST(preprocess_garbage));
+      TEST(preprocess_planar), TEST(preprocess_copies), TEST(prepare_refusals), TEST(preprocess_bad_images), TEST(preprocess_garbage));

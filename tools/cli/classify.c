@@ -37,7 +37,6 @@ static int32_t fill_batch(struct classify *self)
 /* Returns EXIT_PARTLY if the overlay could not be written. */
 static int run_batches(struct classify *self)
 {
-    const rvit_model_info *info = &self->engine.model_info;
     int code = EXIT_OK;
     progress_begin(self->inputs.total, "images");
     for (;;) {
@@ -56,9 +55,8 @@ static int run_batches(struct classify *self)
         if (self->options->overlay && !self->has_drawn) {
             self->has_drawn = true;
             struct image image = inputs_take_first(&self->inputs);
-            code = classify_overlay(self, self->sessions[0], &image,
-                                    preprocess_geometry_of(&self->recipe, image.width, image.height, self->options->tiles > 0),
-                                    info->image_height / info->patch_size, info->image_width / info->patch_size);
+            const bool is_tile = self->options->tiles > 0;
+            code = classify_overlay(self, self->sessions[0], &image, is_tile ? self->recipe.width : 0, is_tile ? self->recipe.height : 0);
             if (code == EXIT_FAULT)
                 return code;
         }
@@ -127,7 +125,7 @@ static bool images_on_device(const struct classify *self)
     const struct options *options = self->options;
     if (options->variable_resolution || options->prepare != PREPARE_AUTO)
         return options->variable_resolution || options->prepare == PREPARE_DEVICE;
-    return self->engine.device_info.backend != RVIT_BACKEND_CPU && self->recipe.like != PREPROCESS_HF_FLOAT;
+    return self->engine.device_info.backend != RVIT_BACKEND_CPU && self->recipe.processor != RVIT_PROCESSOR_HF_FLOAT;
 }
 
 static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)

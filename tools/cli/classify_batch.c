@@ -55,11 +55,20 @@ static uint8_t *find_dropped(const rvit_session *session, const rvit_model_info 
     return dropped_at;
 }
 
-int classify_overlay(struct classify *self, const rvit_session *session, struct image *image, struct preprocess_geometry geometry,
-                     int32_t lines, int32_t columns)
+int classify_overlay(struct classify *self, const rvit_session *session, struct image *image, int32_t target_width, int32_t target_height)
 {
     const double begin = now();
+    const int32_t patch_size = self->engine.model_info.patch_size;
+    rvit_image source = preprocess_source(image_whole(image));
+    rvit_image_geometry geometry = RVIT_IMAGE_GEOMETRY_INIT;
     struct image_error error;
+    source.target_width = target_width;
+    source.target_height = target_height;
+    if (!preprocess_image(&self->recipe, &source, NULL, &geometry, &error)) {
+        image_free(image);
+        return fail_with(EXIT_FAULT, self->options->overlay, "%s", error.text);
+    }
+    const int32_t lines = geometry.target_height / patch_size, columns = geometry.target_width / patch_size;
     if (rvit_session_image_status(session, 0) != RVIT_OK) {
         complain(self->options->overlay, "is not written: the first image could not be computed");
         image_free(image);
@@ -70,7 +79,7 @@ int classify_overlay(struct classify *self, const rvit_session *session, struct 
                                     .geometry = geometry,
                                     .columns = columns,
                                     .rows = lines,
-                                    .patch_size = self->engine.model_info.patch_size,
+                                    .patch_size = patch_size,
                                     .dropped_at = dropped_at,
                                     .n_stages = session_n_stages(session)};
     const bool ok = dropped_at && overlay_write(self->options->overlay, &overlay, &error);

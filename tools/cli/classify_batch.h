@@ -18,7 +18,7 @@ struct classify {
     struct labels labels;
     struct zero_shot texts; /* empty without --text-embeddings */
     float *scores;          /* [batch, texts.n_texts], with texts */
-    struct preprocess recipe;
+    rvit_image_recipe recipe;
     struct inputs inputs;
     int32_t *expected; /* [inputs.n_given]; NULL: unknown */
     struct mask mask;  /* empty without --prune mask */
@@ -40,9 +40,9 @@ struct classify {
 void classify_set_image(struct classify *self, int32_t index, const struct input *input, rvit_session *session);
 /* Sets the masks of the first n images for a run. */
 void classify_fill_mask(struct classify *self, int32_t n, rvit_run_args *run);
-/* Draws the overlay of image 0 of the session's last run, and frees its pixels. Returns an exit code. */
-int classify_overlay(struct classify *self, const rvit_session *session, struct image *image, struct preprocess_geometry geometry,
-                     int32_t lines, int32_t columns);
+/* Draws the overlay of image 0 of the session's last run, and frees its pixels. target_width, target_height: as in rvit_image. Returns an
+   exit code. */
+int classify_overlay(struct classify *self, const rvit_session *session, struct image *image, int32_t target_width, int32_t target_height);
 /* Reports the first n images of a session's last run, and those without a result as failures. */
 int classify_report(struct classify *self, const rvit_session *session, int32_t n);
 /* The exit code of a wait. Failures of single images do not end the command. */

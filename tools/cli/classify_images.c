@@ -31,7 +31,7 @@ void classify_images_desc(struct classify *self, rvit_session_desc *out)
     image_plan_make(&self->recipe, &self->engine.model_info, self->batch, self->max_tokens, self->max_patches, &self->plan);
     out->input = RVIT_INPUT_IMAGES;
     out->input_bytes = image_plan_bytes(&self->plan);
-    out->recipe = &self->plan.device;
+    out->recipe = &self->plan.recipe;
     if (self->options->variable_resolution) {
         out->variable_resolution = 1;
         out->max_tokens = self->max_tokens;
@@ -191,9 +191,9 @@ static int draw(struct classify *self, const struct image_batch *batch)
     const struct image_item *item = batch->items;
     while (item->work.is_bad)
         item++;
-    return classify_overlay(self, batch->session, &image,
-                            image_geometry(&self->plan, image.width, image.height, self->options->tiles > 0, item->target),
-                            item->target.lines, item->target.columns);
+    const bool has_target = self->options->variable_resolution || self->options->tiles > 0;
+    return classify_overlay(self, batch->session, &image, has_target ? image_target_width(&self->plan, item->target) : 0,
+                            has_target ? image_target_height(&self->plan, item->target) : 0);
 }
 
 /* Reports a run whose wait returned `status`. Sets *out_partly if the overlay could not be written. */

@@ -6,36 +6,12 @@
 #define LEAST_MEMORY ((int64_t)24 << 20)
 #define MOST_MEMORY ((int64_t)256 << 20)
 
-static rvit_image_recipe recipe_for_library(const struct preprocess *recipe, int32_t patch_size, int32_t max_patches)
-{
-    static const rvit_fit fits[] = {
-        [PREPROCESS_CROP] = RVIT_FIT_CROP, [PREPROCESS_SQUASH] = RVIT_FIT_SQUASH, [PREPROCESS_BORDER] = RVIT_FIT_BORDER};
-    rvit_image_recipe out = RVIT_IMAGE_RECIPE_INIT;
-    out.fit = fits[recipe->fit];
-    out.filter = recipe->filter == RESIZE_BILINEAR ? RVIT_FILTER_BILINEAR : RVIT_FILTER_BICUBIC;
-    /* Float32 resizing is done on the host, so the session does not use the recipe. */
-    out.processor = recipe->like == PREPROCESS_TIMM ? RVIT_PROCESSOR_TIMM : RVIT_PROCESSOR_HF;
-    out.height = recipe->height;
-    out.width = recipe->width;
-    out.resize_height = recipe->resize_height;
-    out.resize_width = recipe->resize_width;
-    out.patch_size = patch_size;
-    out.max_patches = max_patches;
-    for (int c = 0; c < 3; c++) {
-        out.mean[c] = recipe->mean[c];
-        out.std[c] = recipe->deviation[c];
-        out.fill[c] = recipe->fill[c];
-    }
-    return out;
-}
-
-void image_plan_make(const struct preprocess *recipe, const rvit_model_info *info, int32_t max_images, int32_t max_tokens,
+void image_plan_make(const rvit_image_recipe *recipe, const rvit_model_info *info, int32_t max_images, int32_t max_tokens,
                      int32_t max_patches, struct image_plan *out)
 {
     const bool variable_resolution = max_tokens > 0;
-    *out = (struct image_plan){.recipe = recipe,
-                               .device = recipe_for_library(recipe, info->patch_size, max_patches),
-                               .on_host = recipe->like == PREPROCESS_HF_FLOAT,
+    *out = (struct image_plan){.recipe = *recipe,
+                               .on_host = recipe->processor == RVIT_PROCESSOR_HF_FLOAT,
                                .variable_resolution = variable_resolution,
                                .patch_size = info->patch_size,
                                .n_prefix = info->n_prefix,
@@ -43,6 +19,8 @@ void image_plan_make(const struct preprocess *recipe, const rvit_model_info *inf
                                .max_images = max_images,
                                .max_tokens = variable_resolution ? max_tokens : max_images * info->tokens,
                                .model_tokens = info->tokens};
+    out->recipe.patch_size = info->patch_size;
+    out->recipe.max_patches = max_patches;
     /* Room for two of the largest inputs as float32 planes, because larger images are passed as planes. */
     const int64_t patches =
         variable_resolution ? max_tokens : (int64_t)recipe->height * recipe->width / info->patch_size / info->patch_size + 1;
@@ -60,12 +38,12 @@ int64_t image_plan_bytes(const struct image_plan *self)
 bool image_target_of(const struct image_plan *self, int32_t width, int32_t height, struct image_target *out, struct image_error *error)
 {
     const int32_t patch = self->patch_size;
-    int32_t grid[2] = {self->recipe->height / patch, self->recipe->width / patch};
+    int32_t grid[2] = {self->recipe.height / patch, self->recipe.width / patch};
     if (!self->variable_resolution) {
         *out = (struct image_target){grid[0], grid[1], self->model_tokens};
         return true;
     }
-    if (self->max_patches > 0 && rvit_image_recipe_grid(&self->device, height, width, grid) != RVIT_OK)
+    if (self->max_patches > 0 && rvit_image_recipe_grid(&self->recipe, height, width, grid) != RVIT_OK)
         return image_fail(error, "%s", rvit_status_detail());
     if (self->max_patches == 0) {
         grid[0] = (height - 1) / patch + 1;
@@ -79,6 +57,16 @@ bool image_target_of(const struct image_plan *self, int32_t width, int32_t heigh
     return true;
 }
 
+int32_t image_target_width(const struct image_plan *self, struct image_target target)
+{
+    return self->variable_resolution ? target.columns * self->patch_size : self->recipe.width;
+}
+
+int32_t image_target_height(const struct image_plan *self, struct image_target target)
+{
+    return self->variable_resolution ? target.lines * self->patch_size : self->recipe.height;
+}
+
 rvit_image image_for_run(const struct image_plan *self, int32_t width, int32_t height, rvit_image_format format, struct image_target target)
 {
     rvit_image out = RVIT_IMAGE_INIT;
@@ -86,8 +74,8 @@ rvit_image image_for_run(const struct image_plan *self, int32_t width, int32_t h
     out.height = height;
     out.format = format;
     if (self->variable_resolution) {
-        out.target_width = target.columns * self->patch_size;
-        out.target_height = target.lines * self->patch_size;
+        out.target_width = image_target_width(self, target);
+        out.target_height = image_target_height(self, target);
     }
     return out;
 }
@@ -111,7 +99,7 @@ int64_t image_weight_bytes(const struct image_plan *self, const rvit_image *imag
 {
     rvit_images_args args = RVIT_IMAGES_ARGS_INIT;
     int64_t empty = 0, whole = 0;
-    args.recipe = &self->device;
+    args.recipe = &self->recipe;
     args.images = image;
     args.max_images = 1;
     args.max_rows = INT32_MAX / 2;
@@ -124,23 +112,12 @@ int64_t image_weight_bytes(const struct image_plan *self, const rvit_image *imag
     return whole - empty - image_bytes(image);
 }
 
-bool image_prepare(const struct image_plan *self, struct image_view source, bool whole, struct image_target target, float *out,
-                   struct image_error *error)
+rvit_image image_source(const struct image_plan *self, struct image_view source, bool whole, struct image_target target)
 {
-    struct preprocess recipe = *self->recipe;
-    if (self->variable_resolution) {
-        recipe.fit = PREPROCESS_SQUASH;
-        recipe.height = recipe.resize_height = target.lines * self->patch_size;
-        recipe.width = recipe.resize_width = target.columns * self->patch_size;
+    rvit_image out = preprocess_source(source);
+    if (self->variable_resolution || whole) {
+        out.target_width = image_target_width(self, target);
+        out.target_height = image_target_height(self, target);
     }
-    return preprocess_image(source, &recipe, whole, out, NULL, error);
-}
-
-struct preprocess_geometry image_geometry(const struct image_plan *self, int32_t width, int32_t height, bool whole,
-                                          struct image_target target)
-{
-    if (self->variable_resolution)
-        return (struct preprocess_geometry){.width = (int64_t)target.columns * self->patch_size,
-                                            .height = (int64_t)target.lines * self->patch_size};
-    return preprocess_geometry_of(self->recipe, width, height, whole);
+    return out;
 }

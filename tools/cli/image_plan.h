@@ -6,9 +6,8 @@
 #include "preprocess.h"
 
 struct image_plan {
-    const struct preprocess *recipe;
-    rvit_image_recipe device; /* the library's form of the recipe */
-    bool on_host;             /* host threads resize, because the library does not support the recipe, and pass float32 planes */
+    rvit_image_recipe recipe;
+    bool on_host;             /* host threads resize, because devices do not support the recipe, and pass float32 planes */
     bool variable_resolution; /* each image has its own patch grid, else the model's */
     int32_t patch_size, n_prefix;
     int32_t max_patches; /* with variable_resolution: limit of the NaFlex rule; 0: own size */
@@ -17,8 +16,8 @@ struct image_plan {
     int64_t memory;       /* bytes for a session's images and their resize weights */
 };
 
-/* recipe must outlive *out. max_tokens 0: without variable_resolution. */
-void image_plan_make(const struct preprocess *recipe, const rvit_model_info *info, int32_t max_images, int32_t max_tokens,
+/* max_tokens 0: without variable_resolution. */
+void image_plan_make(const rvit_image_recipe *recipe, const rvit_model_info *info, int32_t max_images, int32_t max_tokens,
                      int32_t max_patches, struct image_plan *out);
 /* rvit_session_desc.input_bytes */
 int64_t image_plan_bytes(const struct image_plan *self);
@@ -30,6 +29,10 @@ struct image_target {
 /* Returns false if the image has more tokens than a batch may have. */
 bool image_target_of(const struct image_plan *self, int32_t width, int32_t height, struct image_target *out, struct image_error *error);
 
+/* Pixels. */
+int32_t image_target_width(const struct image_plan *self, struct image_target target);
+int32_t image_target_height(const struct image_plan *self, struct image_target target);
+
 /* An image for a run, without data. */
 rvit_image image_for_run(const struct image_plan *self, int32_t width, int32_t height, rvit_image_format format,
                          struct image_target target);
@@ -38,12 +41,7 @@ int64_t image_bytes(const rvit_image *image);
 /* Bytes of the resize weights; negative if the library does not support the resize. */
 int64_t image_weight_bytes(const struct image_plan *self, const rvit_image *image);
 
-/* Resizes and normalises on the host by the recipe: out f32 [3, height, width] of the target. whole: squashes regardless of the recipe's
-   fit. */
-bool image_prepare(const struct image_plan *self, struct image_view source, bool whole, struct image_target target, float *out,
-                   struct image_error *error);
-/* The position of the target in the resized image, for an overlay. */
-struct preprocess_geometry image_geometry(const struct image_plan *self, int32_t width, int32_t height, bool whole,
-                                          struct image_target target);
+/* An image for preprocess_image, with this target. whole: squashed regardless of the recipe's fit, for a tile of a sheet. */
+rvit_image image_source(const struct image_plan *self, struct image_view source, bool whole, struct image_target target);
 
 #endif

@@ -7,7 +7,7 @@
 #include "image_file.h"
 #include "input_workers.h"
 
-enum { MOST_BATCHES = 4, EXTRA_ITEMS = 64, ALIGNMENT = 64, REDUCED_LEAST = 3 };
+enum { MOST_BATCHES = 4, EXTRA_ITEMS = 64, ALIGNMENT = 64 };
 
 /* Images are numbered. A thread takes the next one, reads its size, requests memory in a batch, and then decodes. Memory is assigned in the
    order of the numbers, by the thread whose turn it is (also for later threads) or by the caller who frees a batch. So a thread wakes up
@@ -36,7 +36,8 @@ struct image_job {
     struct image_item *item;  /* its item in the batch; NULL: not assigned yet */
     struct image_batch *batch;
     struct image_target target;
-    struct image own; /* an image that is prepared on the host */
+    int32_t original_width, original_height; /* of a JPEG that was decoded at a smaller scale; 0: it was not */
+    struct image own;                        /* an image that is prepared on the host */
 };
 
 static struct image_batch *open_batch(struct image_queue *self)
@@ -156,7 +157,9 @@ static struct image_item *reserve(struct image_job *job, const rvit_image *image
 static uint8_t *reserve_image(struct image_job *job, int32_t width, int32_t height, rvit_image_format format, struct image_error *error)
 {
     const struct image_plan *plan = job->queue->plan;
-    const rvit_image image = image_for_run(plan, width, height, format, job->target);
+    rvit_image image = image_for_run(plan, width, height, format, job->target);
+    image.original_width = job->original_width;
+    image.original_height = job->original_height;
     const int64_t weights = plan->on_host ? -1 : image_weight_bytes(plan, &image);
     error->text[0] = 0;
     if (weights < 0 || image_bytes(&image) + weights > plan->memory / 2)
@@ -186,36 +189,38 @@ static uint8_t *take(void *user, int32_t width, int32_t height, struct image_err
 static bool prepare_here(struct image_job *job, struct image_view view, bool whole)
 {
     const struct image_plan *plan = job->queue->plan;
-    const int32_t width = plan->variable_resolution ? job->target.columns * plan->patch_size : plan->recipe->width;
-    const int32_t height = plan->variable_resolution ? job->target.lines * plan->patch_size : plan->recipe->height;
-    const rvit_image image = image_for_run(plan, width, height, RVIT_IMAGE_PLANAR_F32, job->target);
+    rvit_image source = image_source(plan, view, whole, job->target);
+    source.original_width = job->original_width;
+    source.original_height = job->original_height;
+    const rvit_image image = image_for_run(plan, image_target_width(plan, job->target), image_target_height(plan, job->target),
+                                           RVIT_IMAGE_PLANAR_F32, job->target);
     if (!reserve(job, &image, 0))
         return image_fail(&job->taken.work.error, "stopped");
     job->item->width = view.width;
     job->item->height = view.height;
-    return image_prepare(plan, view, whole, job->target, (float *)(uintptr_t)job->item->image.data, &job->taken.work.error);
+    return preprocess_image(&plan->recipe, &source, (float *)(uintptr_t)job->item->image.data, NULL, &job->taken.work.error);
 }
 
-/* Loads a JPEG at 1/2, 1/4 or 1/8 scale if it is resized to the same geometry as the full image. */
+/* Loads a JPEG at 1/2, 1/4 or 1/8 scale if it is far larger than its resized size. */
 static bool load_reduced(struct image_job *job)
 {
     const struct image_plan *plan = job->queue->plan;
+    const char *path = job->taken.work.input.path;
     struct image_error *error = &job->taken.work.error;
-    int32_t width, height;
+    rvit_image original = RVIT_IMAGE_INIT;
     struct image image;
-    if (!image_load_size(job->taken.work.input.path, &width, &height, error) || !image_target_of(plan, width, height, &job->target, error))
+    if (!image_load_size(path, &original.width, &original.height, error) ||
+        !image_target_of(plan, original.width, original.height, &job->target, error))
         return false;
-    const struct preprocess_geometry whole = image_geometry(plan, width, height, false, job->target);
-    const int64_t least_width = REDUCED_LEAST * whole.width, least_height = REDUCED_LEAST * whole.height;
-    const struct image_taker taker = {take, job};
-    if (least_width > width || least_height > height)
-        return image_load_to(job->taken.work.input.path, &taker, error);
-    if (!image_load_reduced(job->taken.work.input.path, (int32_t)least_width, (int32_t)least_height, &image, error))
+    if (plan->variable_resolution) {
+        original.target_width = image_target_width(plan, job->target);
+        original.target_height = image_target_height(plan, job->target);
+    }
+    if (!input_load_reduced(path, &plan->recipe, &original, &image, error))
         return false;
-    const struct preprocess_geometry plan_now = image_geometry(plan, image.width, image.height, false, job->target);
-    uint8_t *pixels = NULL;
-    if (memcmp(&plan_now, &whole, sizeof whole) == 0)
-        pixels = reserve_image(job, image.width, image.height, RVIT_IMAGE_RGB8, error);
+    job->original_width = original.width;
+    job->original_height = original.height;
+    uint8_t *pixels = reserve_image(job, image.width, image.height, RVIT_IMAGE_RGB8, error);
     if (pixels)
         memcpy(pixels, image.pixels, (size_t)image_bytes(&job->item->image));
     else if (!error->text[0])

@@ -10,6 +10,8 @@
 
 #include "image_file.h"
 
+/* A JPEG is decoded at no less than this times its resized size, because the filter still passes some of the frequencies that libjpeg
+   drops. */
 #define REDUCED_LEAST 3
 
 int input_source_open(const struct inputs *inputs, struct input_source *out)
@@ -222,33 +224,30 @@ struct image_view input_work_tile(const struct inputs *inputs, const struct inpu
     return view;
 }
 
-/* Decodes at no less than REDUCED_LEAST times the resized size, because the filter still passes some of the frequencies that libjpeg drops.
- */
-static bool load_reduced(const struct inputs *inputs, struct input_work *work, struct image *out, struct preprocess_geometry *out_plan)
+bool input_load_reduced(const char *path, const rvit_image_recipe *recipe, const rvit_image *original, struct image *out,
+                        struct image_error *error)
 {
-    int32_t width, height;
-    if (!image_load_size(work->input.path, &width, &height, &work->error))
+    rvit_image_geometry geometry = RVIT_IMAGE_GEOMETRY_INIT;
+    if (!preprocess_image(recipe, original, NULL, &geometry, error))
         return false;
-    *out_plan = preprocess_plan(inputs->recipe, width, height);
-    const int64_t least_width = REDUCED_LEAST * out_plan->width, least_height = REDUCED_LEAST * out_plan->height;
-    if (least_width > width || least_height > height)
-        return image_load(work->input.path, out, &work->error);
-    return image_load_reduced(work->input.path, (int32_t)least_width, (int32_t)least_height, out, &work->error);
+    const int64_t least_width = REDUCED_LEAST * geometry.width, least_height = REDUCED_LEAST * geometry.height;
+    if (least_width > original->width || least_height > original->height)
+        return image_load(path, out, error);
+    return image_load_reduced(path, (int32_t)least_width, (int32_t)least_height, out, error);
 }
 
 static bool load(const struct inputs *inputs, struct nvjpeg_decoder *decoder, struct input_work *work, struct image *out,
-                 struct preprocess_geometry *out_plan)
+                 rvit_image *out_original)
 {
+    *out_original = (rvit_image)RVIT_IMAGE_INIT;
     if (!work->frame && inputs->reduces)
-        return load_reduced(inputs, work, out, out_plan);
-    if (work->frame) {
-        if (!image_create(inputs->video->width, inputs->video->height, out, &work->error))
-            return false;
-        video_to_rgb(inputs->video, work->frame, out);
-    } else if (!load_file(inputs, decoder, work->input.path, out, &work->error)) {
+        return image_load_size(work->input.path, &out_original->width, &out_original->height, &work->error) &&
+               input_load_reduced(work->input.path, inputs->recipe, out_original, out, &work->error);
+    if (!work->frame)
+        return load_file(inputs, decoder, work->input.path, out, &work->error);
+    if (!image_create(inputs->video->width, inputs->video->height, out, &work->error))
         return false;
-    }
-    *out_plan = preprocess_plan(inputs->recipe, out->width, out->height);
+    video_to_rgb(inputs->video, work->frame, out);
     return true;
 }
 
@@ -259,14 +258,20 @@ bool input_work_prepare(const struct inputs *inputs, struct nvjpeg_decoder *deco
         return false;
     if (work->sheet) {
         const struct image_view view = input_work_tile(inputs, work);
-        return preprocess_image(view, inputs->recipe, true, out_values, NULL, &work->error) &&
+        rvit_image tile = preprocess_source(view);
+        tile.target_width = inputs->recipe->width;
+        tile.target_height = inputs->recipe->height;
+        return preprocess_image(inputs->recipe, &tile, out_values, NULL, &work->error) &&
                (!out_image || image_copy(view, out_image, &work->error));
     }
-    struct preprocess_geometry plan;
+    rvit_image original;
     struct image image;
-    if (!load(inputs, decoder, work, &image, &plan))
+    if (!load(inputs, decoder, work, &image, &original))
         return false;
-    const bool ok = preprocess_planned(image_whole(&image), inputs->recipe, plan, out_values, NULL, &work->error);
+    rvit_image source = preprocess_source(image_whole(&image));
+    source.original_width = original.width;
+    source.original_height = original.height;
+    const bool ok = preprocess_image(inputs->recipe, &source, out_values, NULL, &work->error);
     if (ok && out_image)
         *out_image = image;
     else

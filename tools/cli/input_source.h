@@ -44,6 +44,10 @@ bool input_source_next(struct input_source *self, struct nvjpeg_decoder *decoder
 bool input_work_prepare(const struct inputs *inputs, struct nvjpeg_decoder *decoder, struct input_work *work, float *out_values,
                         struct image *out_image);
 void input_work_free(struct input_work *work);
+/* Loads an image, at a smaller scale if it is a JPEG that is far larger than its resized size. original: its size by the header, and its
+   target. */
+bool input_load_reduced(const char *path, const rvit_image_recipe *recipe, const rvit_image *original, struct image *out,
+                        struct image_error *error);
 /* The pixels of a tile in its sheet. */
 struct image_view input_work_tile(const struct inputs *inputs, const struct input_work *work);
 

@@ -25,7 +25,7 @@ struct input_failure {
 
 struct inputs {
     struct path_list files, skipped; /* skipped: entries of folders that are not images */
-    const struct preprocess *recipe;
+    const rvit_image_recipe *recipe;
     const struct video *video; /* frames on standard input; NULL: files */
     bool reduces;              /* decodes JPEGs that are far larger than the resized size at a smaller scale */
     struct nvjpeg *nvjpeg;     /* JPEG decoder, not owned, set before inputs_start; NULL: libjpeg */

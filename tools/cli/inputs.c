@@ -169,7 +169,7 @@ static int add_argument(struct inputs *in, const char *argument)
     return ends_with(argument, ".txt") ? add_list(in, argument) : path_list_add(&in->files, "", 0, argument);
 }
 
-int inputs_open(char *const *arguments, int n_arguments, const struct preprocess *recipe, const struct video *video, int32_t tiles,
+int inputs_open(char *const *arguments, int n_arguments, const rvit_image_recipe *recipe, const struct video *video, int32_t tiles,
                 int64_t limit, struct inputs *out)
 {
     *out = (struct inputs){.recipe = recipe, .video = video, .tiles = tiles, .limit = limit ? limit : INT64_MAX};

@@ -7,7 +7,7 @@
 
 /* arguments: files, folders, lists (.txt), or only "-" with a video. recipe and video must outlive *out. limit 0: no limit. Prints a
    message on failure; returns an exit code. */
-int inputs_open(char *const *arguments, int n_arguments, const struct preprocess *recipe, const struct video *video, int32_t tiles,
+int inputs_open(char *const *arguments, int n_arguments, const rvit_image_recipe *recipe, const struct video *video, int32_t tiles,
                 int64_t limit, struct inputs *out);
 /* Starts the threads that prepare images. n_threads 0: as many as the process may use, up to 16. overlaps: they always work, else they
    start images only while the caller waits in inputs_next. ahead: images that may be prepared in advance, within a memory limit.

@@ -136,17 +136,13 @@ static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info 
     free(classes);
 }
 
-static const char *fit_name(const struct preprocess *recipe)
+static const char *like_name(const rvit_image_recipe *recipe)
 {
-    static const char *const names[] = {[PREPROCESS_CROP] = "crop", [PREPROCESS_SQUASH] = "squash", [PREPROCESS_BORDER] = "border"};
-    return names[recipe->fit];
-}
-
-static const char *like_name(const struct preprocess *recipe)
-{
-    static const char *const names[] = {
-        [PREPROCESS_TIMM] = "Pillow", [PREPROCESS_HF] = "torchvision", [PREPROCESS_HF_FLOAT] = "torchvision, float32"};
-    return names[recipe->like];
+    static const char *const names[] = {[RVIT_PROCESSOR_UNKNOWN] = "Pillow",
+                                        [RVIT_PROCESSOR_TIMM] = "Pillow",
+                                        [RVIT_PROCESSOR_HF] = "torchvision",
+                                        [RVIT_PROCESSOR_HF_FLOAT] = "torchvision, float32"};
+    return names[recipe->processor];
 }
 
 static void print_origins(const rvit_checkpoint *checkpoint, const char *const *facts, size_t n)
@@ -171,21 +167,21 @@ static void print_resize(const rvit_checkpoint *checkpoint, const rvit_image_rec
 {
     static const char *const shapes[] = {"fit", "filter", "crop"}, *const colours[] = {"mean", "std"};
     static const struct recipe_options none;
-    struct preprocess recipe = {0};
+    rvit_image_recipe recipe;
     if (!recipe_geometry(&none, known, &recipe)) {
         printf("resize        not supported by this tool: %s\n", recipe_value(checkpoint, known->fit == RVIT_FIT_OTHER ? "fit" : "filter"));
     } else {
-        const bool cut = recipe.resize_width != recipe.width || recipe.resize_height != recipe.height || recipe.fit == PREPROCESS_CROP;
+        const bool cut = recipe.resize_width != recipe.width || recipe.resize_height != recipe.height || recipe.fit == RVIT_FIT_CROP;
         printf("resize        ");
-        if (recipe.fit == PREPROCESS_CROP && recipe.resize_width == recipe.resize_height)
+        if (recipe.fit == RVIT_FIT_CROP && recipe.resize_width == recipe.resize_height)
             printf("shorter edge to %d", recipe.resize_height);
         else
             printf("%s %d x %d",
-                   recipe.fit == PREPROCESS_CROP     ? "to cover"
-                   : recipe.fit == PREPROCESS_SQUASH ? "squashed to"
-                                                     : "to fit into",
+                   recipe.fit == RVIT_FIT_CROP     ? "to cover"
+                   : recipe.fit == RVIT_FIT_SQUASH ? "squashed to"
+                                                   : "to fit into",
                    recipe.resize_height, recipe.resize_width);
-        printf(", %s (%s)", recipe.filter == RESIZE_BICUBIC ? "bicubic" : "bilinear", like_name(&recipe));
+        printf(", %s (%s)", recipe.filter != RVIT_FILTER_BILINEAR ? "bicubic" : "bilinear", like_name(&recipe));
         printf(cut ? ", centre %d x %d\n" : "\n", recipe.height, recipe.width);
     }
     print_origins(checkpoint, shapes, sizeof shapes / sizeof *shapes);
@@ -208,15 +204,15 @@ static void print_resize(const rvit_checkpoint *checkpoint, const rvit_image_rec
 static json_t *preprocessing_to_json(const rvit_image_recipe *known)
 {
     static const struct recipe_options none;
-    struct preprocess recipe = {0};
+    rvit_image_recipe recipe;
     const bool colours = known->std[0] > 0;
     if (!recipe_geometry(&none, known, &recipe))
         return json_null();
-    return json_pack("{s:s, s:s, s:s, s:[ii], s:[ii], s:o, s:o, s:o}", "fit", fit_name(&recipe), "filter",
-                     recipe.filter == RESIZE_BICUBIC ? "bicubic" : "bilinear", "like", like_name(&recipe), "resize", recipe.resize_height,
-                     recipe.resize_width, "size", recipe.height, recipe.width, "mean", colours ? json_floats(known->mean, 3) : json_null(),
-                     "std", colours ? json_floats(known->std, 3) : json_null(), "max_patches",
-                     known->max_patches > 0 ? json_integer(known->max_patches) : json_null());
+    return json_pack("{s:s, s:s, s:s, s:[ii], s:[ii], s:o, s:o, s:o}", "fit", rvit_enum_name(RVIT_ENUM_FIT, (int)recipe.fit), "filter",
+                     recipe.filter != RVIT_FILTER_BILINEAR ? "bicubic" : "bilinear", "like", like_name(&recipe), "resize",
+                     recipe.resize_height, recipe.resize_width, "size", recipe.height, recipe.width, "mean",
+                     colours ? json_floats(known->mean, 3) : json_null(), "std", colours ? json_floats(known->std, 3) : json_null(),
+                     "max_patches", known->max_patches > 0 ? json_integer(known->max_patches) : json_null());
 }
 
 /* What the library knows of a checkpoint. */

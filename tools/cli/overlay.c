@@ -110,18 +110,16 @@ static bool make_canvas(const struct overlay *overlay, struct canvas *out, struc
     const struct image *image = overlay->image;
     const int32_t longer = image->width > image->height ? image->width : image->height;
     const double scale = longer > MOST_SIZE ? (double)MOST_SIZE / longer : longer < LEAST_SIZE ? rint((double)LEAST_SIZE / longer) : 1;
-    const struct resize how = {
-        .filter = RESIZE_BICUBIC, .sums = RESIZE_PILLOW, .width = scaled(image->width, scale), .height = scaled(image->height, scale)};
+    const int32_t width = scaled(image->width, scale), height = scaled(image->height, scale);
     *out = (struct canvas){.overlay = overlay};
-    if (!image_create((int32_t)how.width, (int32_t)how.height, &out->image, error) ||
-        !resize_window(image_whole(image), &how, &out->image, error))
+    if (!preprocess_resize(image_whole(image), width, height, &out->image, error))
         return false;
-    const struct preprocess_geometry *plan = &overlay->geometry;
-    const double patch = (double)overlay->patch_size * (double)how.width / (double)plan->width;
+    const rvit_image_geometry *plan = &overlay->geometry;
+    const double patch = (double)overlay->patch_size * (double)width / (double)plan->width;
     out->line = scaled(longer, scale / LINES_PER_EDGE);
     out->has_grid = patch >= LEAST_GRID * out->line;
-    out->columns = make_axis((int32_t)how.width, plan->width, plan->left, overlay->patch_size, overlay->columns);
-    out->rows = make_axis((int32_t)how.height, plan->height, plan->top, overlay->patch_size, overlay->rows);
+    out->columns = make_axis(width, plan->width, plan->left, overlay->patch_size, overlay->columns);
+    out->rows = make_axis(height, plan->height, plan->top, overlay->patch_size, overlay->rows);
     if (out->columns && out->rows)
         return true;
     return image_fail(error, "out of memory");

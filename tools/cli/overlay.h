@@ -6,9 +6,9 @@
 
 struct overlay {
     const struct image *image;
-    struct preprocess_geometry geometry; /* size of the resized image, and the model's view in it */
-    int32_t columns, rows, patch_size;   /* patches of the view */
-    const uint8_t *dropped_at;           /* [rows, columns]: 0 for kept patches, s for those dropped by stage s of n_stages */
+    rvit_image_geometry geometry;      /* size of the resized image, and the model's view in it */
+    int32_t columns, rows, patch_size; /* patches of the view */
+    const uint8_t *dropped_at;         /* [rows, columns]: 0 for kept patches, s for those dropped by stage s of n_stages */
     int32_t n_stages;
 };
 

@@ -13,7 +13,7 @@ enum { BATCH = 2, SAMPLES = 64, SAMPLES_OF_BATCH = 4 };
 
 struct calibration {
     struct engine engine;
-    struct preprocess recipe;
+    rvit_image_recipe recipe;
     struct inputs inputs;
     rvit_session *session;
     float *images;

@@ -25,7 +25,7 @@ struct verify {
     rvit_session *run_a, *run_b, *masked_b; /* masked_b: B with the tokens that A kept, created on demand */
     struct selector select_a, select_b;
     bool fused, can_mask; /* can_mask: masked_b is possible */
-    struct preprocess recipe;
+    rvit_image_recipe recipe;
     struct inputs inputs; /* noise without paths */
     int64_t n_noise, n_noise_done;
     int32_t batch, tokens;

@@ -451,7 +451,7 @@ class rvit_head_args(Struct):  # 168 bytes
     ]
 
 
-class rvit_image(Struct):  # 80 bytes
+class rvit_image(Struct):  # 88 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("data", c_void_p),  # 8
@@ -465,6 +465,8 @@ class rvit_image(Struct):  # 80 bytes
         ("plane_offset", c_int64),  # 64
         ("target_width", c_int32),  # 72
         ("target_height", c_int32),  # 76
+        ("original_width", c_int32),  # 80
+        ("original_height", c_int32),  # 84
     ]
 
 
@@ -488,6 +490,18 @@ class rvit_image_recipe(Struct):  # 112 bytes
         ("max_pixels", c_int64),  # 96
         ("processor_height", c_int32),  # 104
         ("processor_width", c_int32),  # 108
+    ]
+
+
+class rvit_image_geometry(Struct):  # 48 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("width", c_int64),  # 8
+        ("height", c_int64),  # 16
+        ("left", c_int64),  # 24
+        ("top", c_int64),  # 32
+        ("target_width", c_int32),  # 40
+        ("target_height", c_int32),  # 44
     ]
 
 
@@ -980,6 +994,7 @@ TYPES: dict[str, Any] = {
     "rvit_head_args": rvit_head_args,
     "rvit_image": rvit_image,
     "rvit_image_recipe": rvit_image_recipe,
+    "rvit_image_geometry": rvit_image_geometry,
     "rvit_images_args": rvit_images_args,
     "rvit_patchify_args": rvit_patchify_args,
     "rvit_preprocess_args": rvit_preprocess_args,
@@ -1081,6 +1096,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "rvit_image_recipe": {
         "struct_size": sizeof(rvit_image_recipe),
+    },
+    "rvit_image_geometry": {
+        "struct_size": sizeof(rvit_image_geometry),
     },
     "rvit_images_args": {
         "struct_size": sizeof(rvit_images_args),
@@ -1230,6 +1248,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_pool": (c_int, [c_void_p, c_void_p], True),
     "rvit_attention_pool": (c_int, [c_void_p, c_void_p], True),
     "rvit_head": (c_int, [c_void_p, c_void_p], True),
+    "rvit_image_prepare": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p], True),
     "rvit_images_write": (c_int, [c_void_p, c_void_p, c_int64, c_void_p], True),
     "rvit_images_table_size": (c_int64, [c_int32], False),
     "rvit_patchify": (c_int, [c_void_p, c_void_p], True),

@@ -166,17 +166,16 @@ class ModelBase:
         return found
 
     def _unfit(self, spec: Spec, shapes: Shapes) -> Failures:
-        """Returns the images whose shape the device refuses. The host can prepare those with a status of HOST_HELPS."""
+        """Returns the images whose shape the device refuses."""
         found: Failures = {}
         try:
             self._room(spec, shapes)
         except RaggedVitError:
             for number, shape in enumerate(shapes):
-                thin = "" if spec.max_patches else spec.recipe.too_thin(shape[1], shape[0])
                 try:
                     self._room(spec, (shape,))
                 except RaggedVitError as error:
-                    found[number] = invalid(f"image {number}: {thin}") if thin else numbered(error, number)
+                    found[number] = numbered(error, number)
         return found
 
     def _read_images(self, images: Any, failures: Failures | None = None) -> Any:
@@ -190,7 +189,10 @@ class ModelBase:
         fit = able and all(max(image.shape) <= MOST_SIDE for image in found)
         if failures is not None and able and (fit or spec.max_patches):
             unfit = self._unfit(spec, tuple(image.shape for image in found))
-            fit = fit and not any(error.status in HOST_HELPS for error in unfit.values())
+            fit = fit and not any(
+                error.status in HOST_HELPS and spec.recipe._refusal(*found[number].shape[:2]) is None
+                for number, error in unfit.items()
+            )
             if fit or spec.max_patches:
                 add(failures, unfit)
                 found, fit = [PIXEL if number in unfit else image for number, image in enumerate(found)], True

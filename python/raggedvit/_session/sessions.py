@@ -272,7 +272,7 @@ class Sessions:
             memory = self.lib.own("buffer", self.device, pixels, CONSTANTS["RVIT_BUFFER_DEVICE"], keeps=(self.device,))
             desc.input_view.buffer, keeps = memory.pointer, (*keeps, memory)
         if spec is not None:
-            recipe = spec.struct()
+            recipe = spec.recipe._struct()
             desc.input, desc.recipe = CONSTANTS["RVIT_INPUT_IMAGES"], ctypes.addressof(recipe)
             desc.input_bytes = room + self.lib.rvit_images_table_size(capacity)
             if spec.max_patches:

@@ -77,7 +77,7 @@ class InputSlot:
         if device_bytes and model.cuda_index < 0:
             raise invalid(f"device_bytes is {device_bytes}, but the model is on {model.device}, not on a CUDA device")
         self._lib, self._model, self._outputs = model._lib, model, wanted_outputs
-        recipe = spec.struct()
+        recipe = spec.recipe._struct()
         # Resize weights take a small fraction of the bytes of images, unless these are very thin.
         room = max_bytes + max_bytes // 8 + 16384 * max_images + self._lib.rvit_images_table_size(max_images)
         desc = new(

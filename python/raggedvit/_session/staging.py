@@ -21,7 +21,7 @@ from .._c.info import ModelInfo
 from .._c.layouts import TYPES, new
 from .._c.library import Handle, Library
 from .._c.process import Threads, renews
-from ..images import FILTERS, FITS, PROCESSORS, Recipe
+from ..images import Recipe
 
 IMAGE = np.dtype(TYPES["rvit_image"])
 CHUNK = 1 << 20  # bytes that one thread copies at a time
@@ -91,22 +91,6 @@ class Spec(NamedTuple):
         """Whether the device supports the recipe. It may still refuse an image or a session."""
         return self.recipe.processor != "hf_float" and info.channels == 3 and info.patch_size % 2 == 0
 
-    def struct(self) -> Any:
-        r = self.recipe
-        return new(
-            "rvit_image_recipe",
-            fit=FITS[r.fit],
-            filter=FILTERS[r.filter],
-            processor=PROCESSORS[r.processor],
-            height=r.height,
-            width=r.width,
-            resize_height=r.resize[0],
-            resize_width=r.resize[1],
-            mean=r.mean,
-            std=r.std,
-            fill=r.fill,
-        )
-
 
 def grid_of(lib: Library, height: int, width: int, patch_size: int, max_patches: int) -> tuple[int, int]:
     """Returns the lines and columns of patches by the size rule of NaFlex."""
@@ -132,7 +116,7 @@ def room_of(lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes) -> int:
 
     The error names the image that cannot be resized.
     """
-    n, size, recipe, table = len(shapes), ctypes.c_int64(), spec.struct(), table_of(lib, info, spec, shapes)
+    n, size, recipe, table = len(shapes), ctypes.c_int64(), spec.recipe._struct(), table_of(lib, info, spec, shapes)
     args = new("rvit_images_args", n_images=n, max_images=n, max_rows=checks.INT32_MAX - 1, patch_size=info.patch_size)
     args.recipe, args.images = ctypes.addressof(recipe), table.ctypes.data
     lib.rvit_images_write(ctypes.byref(args), None, 0, ctypes.byref(size))

@@ -10,6 +10,7 @@ Model.classify does this itself. Reading files needs Pillow (pip install "ragged
 from __future__ import annotations
 
 import concurrent.futures
+import ctypes
 import io
 import math
 import os
@@ -23,8 +24,9 @@ from numpy.typing import NDArray
 from .._c import checks
 from .._c.errors import RaggedVitError, Status, invalid
 from .._c.info import name_of, named
+from .._c.layouts import new
+from .._c.library import library
 from .._c.process import Threads
-from ._resize import resize
 
 __all__ = ["RawImage", "Recipe", "decode", "load", "prepare"]
 
@@ -33,6 +35,8 @@ __all__ = ["RawImage", "Recipe", "decode", "load", "prepare"]
 RawImage = Union[str, "os.PathLike[str]", NDArray[np.uint8]]
 
 MOST_PIXELS = 200_000_000
+MOST_TARGET = 1 << 14  # pixels a side
+FLOATS = ctypes.POINTER(ctypes.c_float)
 MOST_THREADS = 16
 #: How Pillow turns an image upright, by EXIF orientation (tools/cli/orientation.c has the command line tool's table).
 ORIENTATION = 0x112
@@ -117,10 +121,10 @@ class Recipe:
         ):
             checks.choice(name, getattr(self, name), dict.fromkeys(table, 0))
         for name in ("height", "width"):
-            checks.integer(name, getattr(self, name), 1, 65536)
+            checks.integer(name, getattr(self, name), 1, MOST_TARGET)
         checks.integer("max_patches", self.max_patches, 0, 1 << 20)
         for size in self.resize:
-            checks.integer("resize", size, 1, 1 << 24)
+            checks.integer("resize", size, 1, MOST_TARGET)
         if len(self.resize) != 2 or any(len(getattr(self, name)) != 3 for name in ("mean", "std", "fill")):
             raise invalid("a recipe has two sizes of resize, and three values of mean, std and fill")
         if not all(value > 0 for value in self.std) or not all(
@@ -130,49 +134,35 @@ class Recipe:
         if self.processor == "hf_float" and (self.fit != "squash" or tuple(self.resize) != (self.height, self.width)):
             raise invalid("the processor hf_float resizes both edges, without a crop")
 
-    def plan(self, width: int, height: int) -> tuple[int, int, int, int]:
-        """Returns the geometry of an image of this size.
-
-        Returns:
-            (width, height, left, top): its size after the resize, and where the input begins in it; below 0: outside.
-        """
-        lines, columns = self.resize
-        if self.fit == "border" or (self.fit == "crop" and lines != columns):
-            ratio = (max if self.fit == "border" else min)(height / lines, width / columns)
-            columns, lines = round(width / ratio), round(height / ratio)
-        elif self.fit == "crop" and width <= height:
-            lines = lines * height // width
-        elif self.fit == "crop":
-            columns = lines * width // height
-        return columns, lines, self._offset(columns, self.width), self._offset(lines, self.height)
-
-    def too_thin(self, width: int, height: int) -> str:
-        """Returns why an image of this size cannot be resized; empty: it can."""
-        columns, lines, _, _ = self.plan(width, height)
-        return (
-            ""
-            if columns > 0 and lines > 0
-            else f"{width} x {height} pixels are too thin to be resized to {self.resize[1]} x {self.resize[0]}"
+    def _struct(self) -> Any:
+        """Returns the library's form, a rvit_image_recipe."""
+        return new(
+            "rvit_image_recipe",
+            fit=FITS[self.fit],
+            filter=FILTERS[self.filter],
+            processor=PROCESSORS[self.processor],
+            height=self.height,
+            width=self.width,
+            resize_height=self.resize[0],
+            resize_width=self.resize[1],
+            mean=self.mean,
+            std=self.std,
+            fill=self.fill,
         )
 
-    def _offset(self, full: int, crop: int) -> int:
-        if crop > full:
-            return -((crop - full) // 2)
-        half, odd = divmod(full - crop, 2)
-        return half + (1 if self.processor == "timm" and odd and half % 2 else 0)
+    def _refusal(self, height: int, width: int) -> RaggedVitError | None:
+        """Returns why an image of this size cannot be prepared, without its number; None: it can."""
+        image, geometry = new("rvit_image", height=height, width=width), new("rvit_image_geometry")
+        recipe = self._struct()
+        try:
+            library().rvit_image_prepare(ctypes.byref(recipe), ctypes.byref(image), None, ctypes.byref(geometry))
+        except RaggedVitError as error:
+            return _unnumbered(error)
+        return None
 
-    def table(self) -> NDArray[np.float32]:
-        """Returns what each of the 256 pixel values becomes: float32 [3, 256]."""
-        values, of = np.arange(256, dtype=np.float32), np.float32
-        rows = []
-        for mean, std in zip(map(of, self.mean), map(of, self.std)):
-            if self.processor == "timm":
-                rows.append((values / of(255) - mean) / std)
-            elif mean == 0 and std == 1:
-                rows.append(values * of(1 / 255))
-            else:  # transformers scales and normalises in one step
-                rows.append((values - mean * of(255)) / (std * of(255)))
-        return np.stack(rows)
+
+def _unnumbered(error: RaggedVitError) -> RaggedVitError:
+    return RaggedVitError(error.status, str(error).removeprefix("image: "))
 
 
 def load(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
@@ -305,45 +295,17 @@ def _pixels(number: int, image: Any) -> NDArray[np.uint8]:
     return found
 
 
-def _resized(
-    pixels: NDArray[np.uint8], recipe: Recipe, size: tuple[int, int], window: tuple[int, int, int, int]
-) -> np.ndarray:
-    """Resizes with Pillow where that gives the same values, because it is many times faster."""
-    if recipe.processor == "timm" and size[0] * size[1] <= 1 << 24:  # Pillow resizes all of it, not only the window
-        try:
-            from PIL import Image, __version__
-        except ImportError:
-            pass
-        else:
-            if int(__version__.split(".")[0]) >= 13:
-                left, top, width, height = window
-                how = Image.Resampling.BICUBIC if recipe.filter == "bicubic" else Image.Resampling.BILINEAR
-                return np.asarray(Image.fromarray(np.ascontiguousarray(pixels)).resize(size, how))[
-                    top : top + height, left : left + width
-                ]
-    return resize(pixels, recipe.filter, "pillow" if recipe.processor == "timm" else "torch", size, window)
-
-
 def prepare_one(pixels: NDArray[np.uint8], recipe: Recipe, out: NDArray[np.float32]) -> None:
     """Writes the model's input, float32 [3, H, W], for uint8 [height, width, 3]."""
-    columns, lines, left, top = recipe.plan(pixels.shape[1], pixels.shape[0])
-    if recipe.too_thin(pixels.shape[1], pixels.shape[0]):
-        raise invalid(recipe.too_thin(pixels.shape[1], pixels.shape[0]))
-    if recipe.processor == "hf_float":
-        values = resize(pixels, recipe.filter, "float", (columns, lines), (0, 0, recipe.width, recipe.height))
-        mean, std = np.float32(recipe.mean), np.float32(recipe.std)
-        out[:] = ((values - mean) / std).transpose(2, 0, 1)
-        return
-    x0, x1 = (min(max(edge, 0), recipe.width) for edge in (-left, columns - left))
-    y0, y1 = (min(max(edge, 0), recipe.height) for edge in (-top, lines - top))
-    view = _resized(pixels, recipe, (columns, lines), (left + x0, top + y0, x1 - x0, y1 - y0))
-    if view.shape[:2] != (recipe.height, recipe.width):
-        part, view = view, np.empty((recipe.height, recipe.width, 3), np.uint8)
-        view[:] = recipe.fill
-        view[y0:y1, x0:x1] = part
-    table = recipe.table()
-    for channel in range(3):
-        np.take(table[channel], view[:, :, channel], out=out[channel])
+    height, width, _ = pixels.shape
+    if pixels.strides[1:] != (3, 1) or pixels.strides[0] < 3 * width:
+        pixels = np.ascontiguousarray(pixels)
+    image = new("rvit_image", data=pixels.ctypes.data, height=height, width=width, stride=pixels.strides[0])
+    struct = recipe._struct()
+    try:
+        library().rvit_image_prepare(ctypes.byref(struct), ctypes.byref(image), out.ctypes.data_as(FLOATS), None)
+    except RaggedVitError as error:
+        raise _unnumbered(error) from None
 
 
 def prepare(
