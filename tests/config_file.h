@@ -79,13 +79,14 @@ static inline rvit_image_recipe loaded_recipe(void)
 static inline void expect_fact(const char *name, const char *value, const char *origin)
 {
     rvit_checkpoint *checkpoint;
-    const char *n, *v, *o;
+    rvit_checkpoint_info info = RVIT_CHECKPOINT_INFO_INIT;
     assert_int_equal(open_scratch(NULL, &checkpoint), RVIT_OK);
-    for (int32_t i = 0; rvit_checkpoint_fact(checkpoint, i, &n, &v, &o) == RVIT_OK; i++)
-        if (strcmp(n, name) == 0) {
-            assert_string_equal(v, value);
-            if (strstr(o, origin) == NULL)
-                fail_msg("%s comes from \"%s\", not from \"%s\"", name, o, origin);
+    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &info), RVIT_OK);
+    for (int32_t i = 0; i < info.n_facts; i++)
+        if (strcmp(info.facts[i].name, name) == 0) {
+            assert_string_equal(info.facts[i].value, value);
+            if (strstr(info.facts[i].origin, origin) == NULL)
+                fail_msg("%s comes from \"%s\", not from \"%s\"", name, info.facts[i].origin, origin);
             rvit_checkpoint_destroy(checkpoint);
             return;
         }

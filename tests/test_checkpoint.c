@@ -518,7 +518,9 @@ static void listing(void **state)
     write_model(&scratch, NO_DATA);
     rvit_checkpoint *checkpoint = NULL;
     assert_int_equal(rvit_checkpoint_open(temp_path, NULL, &checkpoint), RVIT_OK);
-    const rvit_tensors *tensors = rvit_checkpoint_tensors(checkpoint);
+    rvit_checkpoint_info listed = RVIT_CHECKPOINT_INFO_INIT;
+    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &listed), RVIT_OK);
+    const rvit_tensors *tensors = listed.tensors;
     for (int i = 0; i < scratch.n; i++) {
         rvit_tensor_info found = RVIT_TENSOR_INFO_INIT;
         assert_int_equal(rvit_tensors_get(tensors, i, &found), RVIT_OK);
@@ -528,13 +530,16 @@ static void listing(void **state)
         assert_memory_equal(found.shape, scratch.tensors[i].shape, (size_t)found.rank * sizeof *found.shape);
         assert_int_equal(found.size, 2 * n_elements(&scratch.tensors[i]));
         assert_int_equal(found.used, strcmp(found.name, "mask_token") != 0);
+        const int is_fc1 = strcmp(found.name, "blocks.1.mlp.fc1.weight") == 0;
+        assert_true(is_fc1 ? found.block == 1 && found.layer == RVIT_LAYER_FC1 : found.block != 1 || found.layer != RVIT_LAYER_FC1);
+        assert_int_equal(found.block >= 0, strstr(found.name, "blocks.") != NULL && found.rank == 2);
     }
     rvit_tensor_info none = RVIT_TENSOR_INFO_INIT;
     assert_int_equal(rvit_tensors_count(tensors), scratch.n);
     assert_int_equal(rvit_tensors_get(tensors, scratch.n, &none), RVIT_INVALID_ARGUMENT);
     ASSERT_DETAIL("tensor index is 33, but the file has 33 tensors");
     assert_int_equal(rvit_tensors_get(tensors, -1, &none), RVIT_INVALID_ARGUMENT);
-    assert_int_equal(rvit_tensors_get(rvit_checkpoint_tensors(NULL), 0, &none), RVIT_INVALID_ARGUMENT);
+    assert_int_equal(rvit_tensors_get(NULL, 0, &none), RVIT_INVALID_ARGUMENT);
     assert_string_equal(rvit_checkpoint_metadata(checkpoint, "format"), "pt");
     assert_null(rvit_checkpoint_metadata(checkpoint, "classes"));
     assert_null(rvit_checkpoint_metadata(checkpoint, NULL));
@@ -599,6 +604,16 @@ static void struct_sizes(void **state)
     assert_null(checkpoint);
 }
 
+static rvit_status open_tensors(const rvit_tensor_desc *tensors, int32_t n, const rvit_checkpoint_desc *given, rvit_checkpoint **out)
+{
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    if (given != NULL)
+        desc = *given;
+    desc.tensors = tensors;
+    desc.n_tensors = n;
+    return rvit_checkpoint_open(NULL, &desc, out);
+}
+
 /* What is refused of tensors in memory before their geometry is looked at, and a checkpoint of them. */
 static void tensors_in_memory(void **state)
 {
@@ -624,16 +639,21 @@ static void tensors_in_memory(void **state)
     rvit_checkpoint *checkpoint = NULL;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const rvit_tensor_desc tensors[2] = {{sizeof(rvit_tensor_desc), "norm.weight", RVIT_F32, 1, shape, values}, cases[i].desc};
-        assert_int_equal(rvit_checkpoint_from_tensors(tensors, 2, NULL, &checkpoint), RVIT_INVALID_ARGUMENT);
+        assert_int_equal(open_tensors(tensors, 2, NULL, &checkpoint), RVIT_INVALID_ARGUMENT);
         ASSERT_DETAIL(cases[i].word);
     }
     const rvit_tensor_desc one = {sizeof(rvit_tensor_desc), "norm.weight", RVIT_F32, 1, shape, values};
-    assert_int_equal(rvit_checkpoint_from_tensors(&one, 1, NULL, &checkpoint), RVIT_BAD_FILE);
+    assert_int_equal(open_tensors(&one, 1, NULL, &checkpoint), RVIT_BAD_FILE);
     ASSERT_DETAIL("tensors in memory: tensor 'cls_token' is missing");
-    assert_int_equal(rvit_checkpoint_from_tensors(&one, 0, NULL, &checkpoint), RVIT_INVALID_ARGUMENT);
+    assert_int_equal(open_tensors(&one, 0, NULL, &checkpoint), RVIT_INVALID_ARGUMENT);
     ASSERT_DETAIL("n_tensors is 0");
-    assert_int_equal(rvit_checkpoint_from_tensors(NULL, 1, NULL, &checkpoint), RVIT_INVALID_ARGUMENT);
-    assert_int_equal(rvit_checkpoint_from_tensors(&one, 1, NULL, NULL), RVIT_INVALID_ARGUMENT);
+    assert_int_equal(open_tensors(NULL, 1, NULL, &checkpoint), RVIT_INVALID_ARGUMENT);
+    ASSERT_DETAIL("path is NULL");
+    assert_int_equal(rvit_checkpoint_open(NULL, NULL, &checkpoint), RVIT_INVALID_ARGUMENT);
+    const rvit_checkpoint_desc both = RVIT_INIT_WITH(rvit_checkpoint_desc, .tensors = &one, .n_tensors = 1);
+    assert_int_equal(rvit_checkpoint_open("model.safetensors", &both, &checkpoint), RVIT_INVALID_ARGUMENT);
+    ASSERT_DETAIL("there is a path");
+    assert_int_equal(open_tensors(&one, 1, NULL, NULL), RVIT_INVALID_ARGUMENT);
     assert_null(checkpoint);
 
     build(&scratch, &small_geometry, "F32");
@@ -645,12 +665,12 @@ static void tensors_in_memory(void **state)
         assert_true(n_elements(t) <= 1 << 16);
         all[i] = (rvit_tensor_desc){sizeof *all, t->name, RVIT_F32, t->rank, t->shape, zeros};
     }
-    assert_int_equal(rvit_checkpoint_from_tensors(all, scratch.n, NULL, &checkpoint), RVIT_UNSUPPORTED);
+    assert_int_equal(open_tensors(all, scratch.n, NULL, &checkpoint), RVIT_UNSUPPORTED);
     ASSERT_DETAIL("tensors in memory: cannot determine the number of heads");
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     desc.architecture = "vit";
     desc.n_heads = 1;
-    assert_int_equal(rvit_checkpoint_from_tensors(all, scratch.n, &desc, &checkpoint), RVIT_OK);
+    assert_int_equal(open_tensors(all, scratch.n, &desc, &checkpoint), RVIT_OK);
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
     assert_int_equal(rvit_checkpoint_get_model_info(checkpoint, &info), RVIT_OK);
     assert_string_equal(info.architecture, "vit_d64_h1_l2_patch16_32");
@@ -658,7 +678,7 @@ static void tensors_in_memory(void **state)
     assert_int_equal(files.n_files, 0);
     assert_int_equal(files.n_tensors, scratch.n);
     rvit_tensor_info found = RVIT_TENSOR_INFO_INIT;
-    assert_int_equal(rvit_tensors_get(rvit_checkpoint_tensors(checkpoint), 3, &found), RVIT_OK);
+    assert_int_equal(rvit_tensors_get(files.tensors, 3, &found), RVIT_OK);
     assert_string_equal(found.name, scratch.tensors[3].name);
     rvit_checkpoint_destroy(checkpoint);
     free(zeros);

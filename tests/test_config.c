@@ -311,7 +311,9 @@ static void all_unsupported(void **state)
     desc.describe = 1;
     rvit_checkpoint *checkpoint;
     assert_int_equal(open_scratch(&desc, &checkpoint), RVIT_OK);
-    assert_non_null(strstr(rvit_checkpoint_unsupported(checkpoint), "act_layer is 'mish'"));
+    rvit_checkpoint_info files = RVIT_CHECKPOINT_INFO_INIT;
+    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &files), RVIT_OK);
+    assert_non_null(strstr(files.unsupported, "act_layer is 'mish'"));
     rvit_device_desc device_desc = RVIT_DEVICE_DESC_INIT;
     device_desc.backend = RVIT_BACKEND_CPU;
     rvit_device *device = NULL;
@@ -558,18 +560,16 @@ static void class_names(void **state)
             status = open_scratch(&desc, &checkpoint);
             assert_true(status == RVIT_OK || (status == RVIT_OUT_OF_HOST_MEMORY && memory.live == 0));
         }
-        for (int32_t c = 0;; c++) {
-            const char *name = rvit_checkpoint_class_name(checkpoint, c), *wanted = cases[i / 2].names[c];
-            if (name == NULL || wanted == NULL || strcmp(name, wanted) != 0) {
-                assert_ptr_equal(name, wanted);
-                break;
-            }
-        }
-        assert_null(rvit_checkpoint_class_name(checkpoint, -1));
+        rvit_checkpoint_info files = RVIT_CHECKPOINT_INFO_INIT;
+        int32_t c = 0;
+        assert_int_equal(rvit_checkpoint_get_info(checkpoint, &files), RVIT_OK);
+        assert_string_equal(files.unsupported, "");
+        for (; c < files.n_class_names && cases[i / 2].names[c] != NULL; c++)
+            assert_string_equal(files.class_names[c], cases[i / 2].names[c]);
+        assert_true(c == files.n_class_names && cases[i / 2].names[c] == NULL);
         rvit_checkpoint_destroy(checkpoint);
         assert_int_equal(memory.live, 0);
     }
-    assert_null(rvit_checkpoint_class_name(NULL, 0));
     remove_beside();
 }
 

@@ -111,7 +111,7 @@ static void good(void **state)
         for (int shard = 0, at = 0; shard < n; shard++)
             for (int i = shard; i < whole.n; i += n) {
                 rvit_tensor_info found = RVIT_TENSOR_INFO_INIT;
-                assert_int_equal(rvit_tensors_get(rvit_checkpoint_tensors(checkpoint), at++, &found), RVIT_OK);
+                assert_int_equal(rvit_tensors_get(files.tensors, at++, &found), RVIT_OK);
                 assert_string_equal(found.name, whole.tensors[i].name);
                 assert_int_equal(found.used, 1);
             }

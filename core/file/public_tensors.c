@@ -75,6 +75,11 @@ rvit_status rvit_tensors_get(const rvit_tensors *tensors, int32_t index, rvit_te
     info.shape = tensor->shape;
     info.size = tensor->size;
     info.used = tensors->used != NULL && tensors->used[index];
+    info.block = -1;
+    if (tensors->layers != NULL && tensors->layers[index] >= 0) {
+        info.block = tensors->layers[index] / 4;
+        info.layer = (rvit_block_layer)(tensors->layers[index] % 4);
+    }
     return rvit_args_return(out_info, &info, sizeof info, "tensor info");
 }
 

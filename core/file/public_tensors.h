@@ -7,7 +7,9 @@
 struct rvit_tensors {
     rvit_alloc alloc;
     rvit_tensor_set *set;
-    const uint8_t *used; /* [tensors]: whether a forward uses them; NULL: nobody knows */
+    /* Of a checkpoint's tensors, otherwise NULL: [tensors]. */
+    const uint8_t *used;   /* whether the forward uses them */
+    const int32_t *layers; /* 4 * block + layer, of the linear layers of blocks; -1: none */
 };
 
 #endif

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <stddef.h>
 
-#include <raggedvit/experimental.h>
-
 #include "core/base/args.h"
 #include "core/base/entry.h"
 #include "core/base/log.h"
@@ -17,13 +15,6 @@
 #include "core/model/layers.h"
 
 enum { MAX_IMAGE = 1 << 14 };
-
-/* Where a checkpoint's tensors come from. */
-typedef struct origin {
-    const char *path; /* NULL: from memory, the list below */
-    const rvit_tensor_desc *tensors;
-    int32_t n_tensors;
-} origin;
 
 /* Sets an image size that differs from the position table's. */
 static rvit_status set_size(const rvit_checkpoint_desc *desc, rvit_vit_config *config)
@@ -77,17 +68,60 @@ static rvit_status describe(rvit_checkpoint *checkpoint, const char *path, const
     return RVIT_OK;
 }
 
-static rvit_status load(rvit_checkpoint *checkpoint, const origin *from, const rvit_checkpoint_desc *desc)
+/* Finds the layer that each tensor belongs to. */
+static void find_layers(rvit_checkpoint *checkpoint)
 {
-    if (from->path != NULL)
-        RVIT_TRY(rvit_tensor_set_open(from->path, &checkpoint->alloc, &checkpoint->tensors));
+    const rvit_family *family = checkpoint->config.family;
+    const int32_t n = rvit_tensor_set_count(checkpoint->tensors);
+    for (int32_t i = 0; i < n; i++)
+        checkpoint->layers[i] = -1;
+    for (int32_t b = 0; b < checkpoint->config.info.depth; b++)
+        for (rvit_block_linear i = 0; i < RVIT_N_BLOCK_LINEARS; i++) {
+            rvit_role roles[RVIT_LAYER_PARTS];
+            char name[RVIT_NAME_SIZE];
+            const int n_parts = rvit_layer_parts(family, i, roles);
+            for (int p = 0; p < n_parts; p++) {
+                const int32_t tensor = rvit_tensor_set_find(checkpoint->tensors, rvit_family_name(family, roles[p], b, name));
+                if (tensor >= 0)
+                    checkpoint->layers[tensor] = b * RVIT_N_BLOCK_LINEARS + (int32_t)i;
+            }
+        }
+}
+
+/* What callers get to see. */
+static void list(rvit_checkpoint *checkpoint)
+{
+    rvit_checkpoint_info *info = &checkpoint->config.files;
+    for (int i = 0; i < RVIT_FACT_COUNT; i++) {
+        const rvit_fact_value *fact = &checkpoint->facts.of[i];
+        if (fact->known)
+            checkpoint->listed_facts[info->n_facts++] = (rvit_checkpoint_fact){rvit_fact_name((rvit_fact)i), fact->text, fact->where};
+    }
+    info->facts = checkpoint->listed_facts;
+    info->tensors = &checkpoint->listing;
+    info->unsupported = checkpoint->unsupported.text;
+    info->class_names = (const char *const *)checkpoint->classes.names;
+    info->n_class_names = checkpoint->classes.n;
+}
+
+static rvit_status load(rvit_checkpoint *checkpoint, const char *path, const rvit_checkpoint_desc *desc)
+{
+    if (path != NULL)
+        RVIT_TRY(rvit_tensor_set_open(path, &checkpoint->alloc, &checkpoint->tensors));
     else
-        RVIT_TRY(rvit_tensor_set_wrap(from->tensors, from->n_tensors, &checkpoint->alloc, &checkpoint->tensors));
-    checkpoint->used = rvit_alloc_new(&checkpoint->alloc, (size_t)rvit_tensor_set_count(checkpoint->tensors));
+        RVIT_TRY(rvit_tensor_set_wrap(desc->tensors, desc->n_tensors, &checkpoint->alloc, &checkpoint->tensors));
+    const size_t n = (size_t)rvit_tensor_set_count(checkpoint->tensors);
+    checkpoint->used = rvit_alloc_new(&checkpoint->alloc, n);
     RVIT_TRY_MEMORY(checkpoint->used);
+    checkpoint->layers = rvit_alloc_array(&checkpoint->alloc, n, sizeof *checkpoint->layers);
+    RVIT_TRY_MEMORY(checkpoint->layers);
     checkpoint->listing.set = checkpoint->tensors;
     checkpoint->listing.used = checkpoint->used;
-    return describe(checkpoint, from->path, desc);
+    checkpoint->listing.layers = checkpoint->layers;
+    RVIT_TRY(describe(checkpoint, path, desc));
+    find_layers(checkpoint);
+    list(checkpoint);
+    return RVIT_OK;
 }
 
 static rvit_status check_choice(const char *field, int value, int most)
@@ -119,19 +153,31 @@ static rvit_status check_desc(const rvit_checkpoint_desc *desc)
     return RVIT_OK;
 }
 
-static rvit_status create(const origin *from, const rvit_checkpoint_desc *desc, rvit_checkpoint **out)
+static rvit_status check_source(const char *path, const rvit_checkpoint_desc *desc)
 {
-    rvit_checkpoint_desc own = RVIT_CHECKPOINT_DESC_INIT;
-    if (desc != NULL)
-        RVIT_TRY(rvit_args_copy(&own, sizeof own, desc, "checkpoint desc"));
-    RVIT_TRY(check_desc(&own));
+    if (path != NULL && desc->tensors == NULL && desc->n_tensors == 0)
+        return RVIT_OK;
+    if (path != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: tensors and n_tensors are set, but there is a path");
+    if (desc->tensors == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint: path is NULL, and so is tensors of the checkpoint desc");
+    if (desc->n_tensors < 1 || desc->n_tensors > RVIT_SAFETENSORS_MAX_TENSORS)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: n_tensors is %d, expected 1..%d", (int)desc->n_tensors,
+                         RVIT_SAFETENSORS_MAX_TENSORS);
+    /* Values are read in the byte order of a file. */
+    if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
+        return rvit_fail(RVIT_UNSUPPORTED, "checkpoint desc: tensors need a little-endian host");
+    return RVIT_OK;
+}
 
+static rvit_status create(const char *path, const rvit_checkpoint_desc *desc, rvit_checkpoint **out)
+{
     rvit_alloc alloc;
-    rvit_alloc_init(&alloc, own.allocator);
+    rvit_alloc_init(&alloc, desc->allocator);
     rvit_checkpoint *checkpoint = rvit_alloc_new(&alloc, sizeof *checkpoint);
     RVIT_TRY_MEMORY(checkpoint);
     rvit_alloc_copy(&checkpoint->alloc, &alloc);
-    const rvit_status status = load(checkpoint, from, &own);
+    const rvit_status status = load(checkpoint, path, desc);
     if (status != RVIT_OK) {
         rvit_checkpoint_destroy(checkpoint);
         return status;
@@ -146,26 +192,14 @@ static rvit_status create(const origin *from, const rvit_checkpoint_desc *desc, 
 rvit_status rvit_checkpoint_open(const char *path, const rvit_checkpoint_desc *desc, rvit_checkpoint **out_checkpoint)
 {
     RVIT_ENTRY;
-    if (path == NULL || out_checkpoint == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint: %s is NULL", path == NULL ? "path" : "out_checkpoint");
-    const origin from = {.path = path};
-    return create(&from, desc, out_checkpoint);
-}
-
-rvit_status rvit_checkpoint_from_tensors(const rvit_tensor_desc *tensors, int32_t n_tensors, const rvit_checkpoint_desc *desc,
-                                         rvit_checkpoint **out_checkpoint)
-{
-    RVIT_ENTRY;
-    if (tensors == NULL || out_checkpoint == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_checkpoint_from_tensors: %s is NULL", tensors == NULL ? "tensors" : "out_checkpoint");
-    if (n_tensors < 1 || n_tensors > RVIT_SAFETENSORS_MAX_TENSORS)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_checkpoint_from_tensors: n_tensors is %d, expected 1..%d", (int)n_tensors,
-                         RVIT_SAFETENSORS_MAX_TENSORS);
-    /* Values are read in the byte order of a file. */
-    if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
-        return rvit_fail(RVIT_UNSUPPORTED, "rvit_checkpoint_from_tensors: needs a little-endian host");
-    const origin from = {.tensors = tensors, .n_tensors = n_tensors};
-    return create(&from, desc, out_checkpoint);
+    rvit_checkpoint_desc own = RVIT_CHECKPOINT_DESC_INIT;
+    if (out_checkpoint == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint: out_checkpoint is NULL");
+    if (desc != NULL)
+        RVIT_TRY(rvit_args_copy(&own, sizeof own, desc, "checkpoint desc"));
+    RVIT_TRY(check_desc(&own));
+    RVIT_TRY(check_source(path, &own));
+    return create(path, &own, out_checkpoint);
 }
 
 void rvit_checkpoint_destroy(rvit_checkpoint *checkpoint)
@@ -175,6 +209,7 @@ void rvit_checkpoint_destroy(rvit_checkpoint *checkpoint)
         return;
     rvit_tensor_set_close(checkpoint->tensors);
     rvit_alloc_free(&checkpoint->alloc, checkpoint->used);
+    rvit_alloc_free(&checkpoint->alloc, checkpoint->layers);
     rvit_class_names_free(&checkpoint->alloc, &checkpoint->classes);
     rvit_alloc alloc;
     rvit_alloc_copy(&alloc, &checkpoint->alloc);
@@ -205,61 +240,7 @@ rvit_status rvit_checkpoint_get_recipe(const rvit_checkpoint *checkpoint, rvit_i
     return rvit_args_return(out_recipe, &checkpoint->config.recipe, sizeof checkpoint->config.recipe, "image recipe");
 }
 
-const rvit_tensors *rvit_checkpoint_tensors(const rvit_checkpoint *checkpoint)
-{
-    return checkpoint == NULL ? NULL : &checkpoint->listing;
-}
-
-int32_t rvit_checkpoint_layer_of(const rvit_checkpoint *checkpoint, int32_t index, int32_t *out_block, rvit_block_layer *out_layer)
-{
-    if (checkpoint == NULL || index < 0 || index >= rvit_tensor_set_count(checkpoint->tensors))
-        return 0;
-    const rvit_family *family = checkpoint->config.family;
-    for (int32_t b = 0; b < checkpoint->config.info.depth; b++)
-        for (rvit_block_linear i = 0; i < RVIT_N_BLOCK_LINEARS; i++) {
-            rvit_role roles[RVIT_LAYER_PARTS];
-            char name[RVIT_NAME_SIZE];
-            const int n = rvit_layer_parts(family, i, roles);
-            for (int p = 0; p < n; p++)
-                if (rvit_tensor_set_find(checkpoint->tensors, rvit_family_name(family, roles[p], b, name)) == index) {
-                    *out_block = b;
-                    *out_layer = (rvit_block_layer)i;
-                    return 1;
-                }
-        }
-    return 0;
-}
-
-rvit_status rvit_checkpoint_fact(const rvit_checkpoint *checkpoint, int32_t index, const char **out_name, const char **out_value,
-                                 const char **out_origin)
-{
-    RVIT_ENTRY;
-    if (checkpoint == NULL || out_name == NULL || out_value == NULL || out_origin == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_checkpoint_fact: checkpoint, out_name, out_value or out_origin is NULL");
-    int32_t n = 0;
-    for (int i = 0; i < RVIT_FACT_COUNT; i++) {
-        const rvit_fact_value *fact = &checkpoint->facts.of[i];
-        if (!fact->known || n++ != index)
-            continue;
-        *out_name = rvit_fact_name((rvit_fact)i);
-        *out_value = fact->text;
-        *out_origin = fact->where;
-        return RVIT_OK;
-    }
-    return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_checkpoint_fact: index is %d, but only %d facts are known", (int)index, (int)n);
-}
-
-const char *rvit_checkpoint_unsupported(const rvit_checkpoint *checkpoint)
-{
-    return checkpoint == NULL ? "" : checkpoint->unsupported.text;
-}
-
 const char *rvit_checkpoint_metadata(const rvit_checkpoint *checkpoint, const char *key)
 {
     return checkpoint == NULL || key == NULL ? NULL : rvit_tensor_set_metadata(checkpoint->tensors, key);
-}
-
-const char *rvit_checkpoint_class_name(const rvit_checkpoint *checkpoint, int32_t index)
-{
-    return checkpoint == NULL || index < 0 || index >= checkpoint->classes.n ? NULL : checkpoint->classes.names[index];
 }

@@ -15,7 +15,9 @@ struct rvit_checkpoint {
     rvit_facts facts;
     rvit_unsupported unsupported; /* empty unless rvit_checkpoint_desc.describe is 1 */
     uint8_t *used;                /* [tensors]: 1 if the dense forward uses it */
-    rvit_class_names classes;     /* from a config.json */
+    int32_t *layers;              /* [tensors]: see rvit_tensors */
+    rvit_checkpoint_fact listed_facts[RVIT_FACT_COUNT];
+    rvit_class_names classes; /* from a config.json */
 };
 
 /* Reads a whole tensor of n elements as float32. alloc is used during the call only. BAD_FILE: the tensor is missing or has another size,

@@ -1,4 +1,4 @@
-/* The functions of experimental.h on sessions: recorded select ops and traced values. */
+/* The results of experimental.h: recorded select ops and traced values. */
 #include "core/session/trace.h"
 
 #include <raggedvit/experimental.h>
@@ -6,18 +6,6 @@
 #include "core/base/args.h"
 #include "core/base/entry.h"
 #include "core/base/status.h"
-
-rvit_status rvit_session_get_select(const rvit_session *session, int32_t stage, rvit_select_args *out_args)
-{
-    RVIT_ENTRY;
-    if (session == NULL || stage < 0 || stage >= session->plan->schedule.n_stages)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_get_select: there is no stage %d", (int)stage);
-    const rvit_session_plan *plan = session->plan;
-    if (plan->schedule.policy->merges)
-        return rvit_fail(RVIT_UNSUPPORTED, "rvit_session_get_select: the policy %s merges tokens, it does not select",
-                         plan->schedule.policy->info.name);
-    return rvit_args_return(out_args, &plan->stages[stage].select, sizeof plan->stages[stage].select, "select args");
-}
 
 /* An array with one row per token after a stage (-1: of the unpruned images). data is NULL if the session does not have it. */
 static void set_rows(const rvit_session *s, rvit_session_array array, int32_t stage, int32_t width, rvit_dtype dtype, rvit_result_view *out)
@@ -60,6 +48,22 @@ static rvit_status set_counts(const rvit_session *s, int32_t stage, rvit_result_
     return RVIT_OK;
 }
 
+static rvit_status set_select(const rvit_session *s, int32_t stage, rvit_result_view *out)
+{
+    const rvit_session_plan *plan = s->plan;
+    if (stage < 0 || stage >= plan->schedule.n_stages)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_get: there is no stage %d", (int)stage);
+    if (plan->schedule.policy->merges)
+        return rvit_fail(RVIT_UNSUPPORTED, "rvit_session_get: the policy %s merges tokens, it does not select",
+                         plan->schedule.policy->info.name);
+    out->data = &plan->stages[stage].select;
+    out->dtype = RVIT_U8;
+    out->width = (int32_t)sizeof plan->stages[stage].select;
+    out->stage = stage - 1;
+    out->rows = 1;
+    return RVIT_OK;
+}
+
 rvit_status rvit_session_get_traced(const rvit_session *s, rvit_result what, int32_t index, rvit_result_view *out)
 {
     const rvit_session_plan *plan = s->plan;
@@ -69,6 +73,8 @@ rvit_status rvit_session_get_traced(const rvit_session *s, rvit_result what, int
     const char *lacks = NULL;
     if (what == RVIT_TRACE_COUNTS)
         return set_counts(s, index, out);
+    if (what == RVIT_TRACE_SELECT)
+        return set_select(s, index, out);
     if (!plan->desc.trace)
         return rvit_fail(RVIT_UNSUPPORTED, "rvit_session_get: the session was created without trace");
     if (!s->has_results)

@@ -133,7 +133,7 @@ rvit_status rvit_precision_choose(const rvit_device *device, const rvit_checkpoi
     wide_type wide = {.dtype = RVIT_F16};
     rvit_precision_choice choice = RVIT_PRECISION_CHOICE_INIT;
     const rvit_detail kept = rvit_detail_keep();
-    if (needs_wide(device, precision) && rvit_checkpoint_unsupported(checkpoint)[0] == '\0')
+    if (needs_wide(device, precision) && checkpoint->unsupported.text[0] == '\0')
         RVIT_TRY(find_wide(device, checkpoint, &wide));
     if (precision == RVIT_PRECISION_AUTO)
         choose(device, checkpoint, &wide, &choice);

@@ -12,9 +12,6 @@
 extern "C" {
 #endif
 
-/* Returns the select op of a stage as recorded, with all views empty, to repeat a selection. INVALID_ARGUMENT: there
-   is no such stage. UNSUPPORTED: the stage is tome, which merges instead. */
-RVIT_API RVIT_NODISCARD rvit_status rvit_session_get_select(const rvit_session *session, int32_t stage, rvit_select_args *out_args);
 /* Values of rvit_session_desc.trace. 1: keep the intermediate values of the last run; this costs memory and
    copies. */
 #define RVIT_TRACE_VALUES 1
@@ -43,16 +40,12 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_session_get_select(const rvit_session *
 /* The counts table of the select op of stage `index`: int32 [max_len + 1]. Every session has it, also before a run.
    UNSUPPORTED: the op has none. */
 #define RVIT_TRACE_COUNTS ((rvit_result)1005)
+/* The select op of stage `index` as recorded, with all views empty, to repeat a selection: data is a rvit_select_args.
+   Every session has it, also before a run. UNSUPPORTED: the policy merges tokens. */
+#define RVIT_TRACE_SELECT ((rvit_result)1007)
 /* With RVIT_TRACE_GIVEN: what stage `index` would have kept, uint8 [rows before the stage], nonzero = kept. index
    = the number of stages: the anchors that hiprune chose, uint8 [rows of the unpruned batch], for any trace. */
 #define RVIT_TRACE_DECISIONS ((rvit_result)1006)
-
-/* The linear layers of a block. */
-typedef enum rvit_block_layer { RVIT_LAYER_QKV = 0, RVIT_LAYER_PROJ = 1, RVIT_LAYER_FC1 = 2, RVIT_LAYER_FC2 = 3 } rvit_block_layer;
-/* Returns 1 if tensor `index` of a checkpoint (rvit_checkpoint_tensors) is the weight of such a layer, or of a
-   part of it (queries, keys, values; a gate), and sets its block and layer. Otherwise 0. */
-RVIT_API int32_t rvit_checkpoint_layer_of(const rvit_checkpoint *checkpoint, int32_t index, int32_t *out_block,
-                                          rvit_block_layer *out_layer);
 
 #ifdef __cplusplus
 }

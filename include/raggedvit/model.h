@@ -22,6 +22,9 @@ RVIT_API int32_t rvit_tensors_count(const rvit_tensors *tensors);
 /* The index of the tensor with this name; -1 if there is none. */
 RVIT_API int32_t rvit_tensors_find(const rvit_tensors *tensors, const char *name);
 
+/* The linear layers of a block. */
+typedef enum rvit_block_layer { RVIT_LAYER_QKV = 0, RVIT_LAYER_PROJ = 1, RVIT_LAYER_FC1 = 2, RVIT_LAYER_FC2 = 3 } rvit_block_layer;
+
 typedef struct rvit_tensor_info {
     size_t struct_size;
     /* The strings and the shape live as long as the rvit_tensors. */
@@ -30,7 +33,11 @@ typedef struct rvit_tensor_info {
     const int64_t *shape; /* [rank] */
     int64_t size;         /* bytes */
     int32_t rank;
-    int32_t used; /* of rvit_checkpoint_tensors: 1 if the forward uses the tensor. Of an opened file: 0 */
+    /* Of rvit_checkpoint_info.tensors; of an opened file 0, -1 and 0. */
+    int32_t used;           /* 1: the forward uses the tensor */
+    int32_t block;          /* the block whose linear layer has the tensor as its weight, or as a part of it (queries, keys,
+                               values; a gate); -1: none */
+    rvit_block_layer layer; /* that layer */
 } rvit_tensor_info;
 #define RVIT_TENSOR_INFO_INIT RVIT_INIT(rvit_tensor_info)
 /* Describes tensor `index`. Tensors are in the order of their data, file after file. INVALID_ARGUMENT:
@@ -133,7 +140,7 @@ typedef struct rvit_model_info {
     int32_t distilled;
     int32_t embedding_dim; /* width of RVIT_OUTPUT_PROJECTED; 0: the model has no such output */
     float eps;             /* of the layernorms */
-    /* Weights do not tell these; rvit_checkpoint_fact says where each came from. */
+    /* Weights do not tell these; rvit_checkpoint_info.facts says where each came from. */
     rvit_activation activation; /* of the MLPs */
     int32_t gated;              /* 1: the MLPs multiply by a gate (SwiGLU) */
     int32_t rms_norm;           /* 1: norms that subtract no mean */
@@ -155,6 +162,13 @@ typedef struct rvit_model_info {
 } rvit_model_info;
 #define RVIT_MODEL_INFO_INIT RVIT_INIT(rvit_model_info)
 
+/* A property of a model beyond its geometry, as text. */
+typedef struct rvit_checkpoint_fact {
+    const char *name;   /* "activation" */
+    const char *value;  /* "quick GELU" */
+    const char *origin; /* "config.json: hidden_act", "the weights", "given", or an assumption */
+} rvit_checkpoint_fact;
+
 /* The files of a checkpoint. */
 typedef struct rvit_checkpoint_info {
     size_t struct_size;
@@ -165,8 +179,27 @@ typedef struct rvit_checkpoint_info {
     int32_t n_files;       /* 0: the tensors are in the caller's memory */
     int32_t n_predictors;  /* complete DynamicViT predictors: score_predictor.0 .. n_predictors - 1 */
     int32_t trained_size;  /* image size of the position table; it was resampled if image_size differs */
+    /* These live as long as the checkpoint. */
+    const rvit_tensors *tensors;       /* its tensors; do not destroy them */
+    const char *unsupported;           /* why a checkpoint opened with rvit_checkpoint_desc.describe cannot be run; "" if it can */
+    const rvit_checkpoint_fact *facts; /* [n_facts] */
+    /* [n_class_names], from label_names (timm) or id2label (transformers) of the config. A class without a name has its
+       number as a name. */
+    const char *const *class_names;
+    int32_t n_facts, n_class_names;
 } rvit_checkpoint_info;
 #define RVIT_CHECKPOINT_INFO_INIT RVIT_INIT(rvit_checkpoint_info)
+
+/* A tensor in the caller's memory. */
+typedef struct rvit_tensor_desc {
+    size_t struct_size;
+    const char *name;
+    rvit_dtype dtype;
+    int32_t rank;         /* 0..8 */
+    const int64_t *shape; /* [rank]; NULL with rank 0 */
+    const void *data;     /* host memory, contiguous, row-major; any alignment */
+} rvit_tensor_desc;
+#define RVIT_TENSOR_DESC_INIT RVIT_INIT(rvit_tensor_desc)
 
 typedef struct rvit_checkpoint_desc {
     size_t struct_size;
@@ -188,17 +221,24 @@ typedef struct rvit_checkpoint_desc {
     /* A timm name ("vit_base_patch16_224"), which implies all of these; or "vit": exact GELU, eps 1e-6, a position
        table, a head on the CLS row. */
     const char *architecture;
-    /* 1: also open a model that the library recognises but cannot run; rvit_checkpoint_unsupported and
+    /* 1: also open a model that the library recognises but cannot run; rvit_checkpoint_info.unsupported and
        rvit_model_create then say why. */
     int32_t describe;
     /* The text of a config.json of timm or Hugging Face, used in place of the files beside the weights and of their
        metadata. Read during the call only. */
     const char *config;
+    /* [n_tensors], instead of files, with the names that a file would have (a state_dict of timm or Hugging Face). The
+       caller sets each struct_size, to the same value. The descs and shapes are read during the call only; names and
+       data must stay valid and unchanged until the checkpoint is destroyed. The fields above, or a config.json in
+       config, supply the facts that weights do not determine. */
+    const rvit_tensor_desc *tensors;
+    int32_t n_tensors;
 } rvit_checkpoint_desc;
 #define RVIT_CHECKPOINT_DESC_INIT RVIT_INIT(rvit_checkpoint_desc)
 
-/* Reads a .safetensors file, or the files that an index names (*.safetensors.index.json). Infers the geometry and
-   checks every tensor against it. desc may be NULL. Known naming schemes: timm's ViT, DeiT, CLIP, EVA and
+/* Reads a .safetensors file, or the files that an index names (*.safetensors.index.json); path NULL: desc.tensors,
+   which messages call "tensors in memory". Infers the geometry and checks every tensor against it. desc may be NULL
+   if there is a path. Known naming schemes: timm's ViT, DeiT, CLIP, EVA and
    NaFlexViT; DeiT-III; DINOv2; Hugging Face's ViT, DeiT, DINOv2 (with registers), CLIP, SigLIP, SigLIP2 (NaFlex
    too), DINOv3 and AIMv2; open_clip; torchvision; and the vision encoders of Hugging Face's Qwen2.5-VL and
    Qwen3-VL, by themselves or in the files of the whole model.
@@ -215,7 +255,7 @@ typedef struct rvit_checkpoint_desc {
      5. for a bare file in timm's names whose tensors match only published models that all compute the same (DeiT
         and most ViT), the values of these models.
    If no source has a value, the model is refused, and the detail names the missing facts and the options that
-   supply them. rvit_checkpoint_fact says which source each value came from.
+   supply them. rvit_checkpoint_info.facts says which source each value came from.
 
    A prefix that all tensor names share ("module.", "model.") is removed from the names.
 
@@ -225,31 +265,12 @@ typedef struct rvit_checkpoint_desc {
 
    BAD_FILE names the file and the tensor, the broken rule of the format, or the config field that is malformed or
    contradicts the tensors. UNSUPPORTED lists everything that keeps the model from running: missing facts, and parts
-   that are recognised but not implemented. INVALID_ARGUMENT: image_size is not a multiple of the patch size, or a
-   field of desc is out of range or contradicts the tensors. */
+   that are recognised but not implemented. INVALID_ARGUMENT: image_size is not a multiple of the patch size; a
+   field of desc is out of range or contradicts the tensors; a tensor desc is malformed, or two have the same name; or
+   there are both a path and tensors, or neither. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_open(const char *path, const rvit_checkpoint_desc *desc,
                                                          rvit_checkpoint **out_checkpoint);
 
-/* A tensor in the caller's memory. */
-typedef struct rvit_tensor_desc {
-    size_t struct_size;
-    const char *name;
-    rvit_dtype dtype;
-    int32_t rank;         /* 0..8 */
-    const int64_t *shape; /* [rank]; NULL with rank 0 */
-    const void *data;     /* host memory, contiguous, row-major; any alignment */
-} rvit_tensor_desc;
-#define RVIT_TENSOR_DESC_INIT RVIT_INIT(rvit_tensor_desc)
-
-/* Makes a checkpoint of tensors in memory, with the names that a file would have (a state_dict of timm or Hugging
-   Face). tensors [n_tensors]: the caller sets each struct_size, to the same value. The descs and shapes are read
-   during the call only; names and data must stay valid and unchanged until the checkpoint is destroyed. desc, or a
-   config.json in desc.config, supplies the facts that weights do not determine.
-
-   Errors as for rvit_checkpoint_open, with "tensors in memory" in place of the file. INVALID_ARGUMENT: a desc is
-   malformed, or two tensors have the same name. */
-RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_from_tensors(const rvit_tensor_desc *tensors, int32_t n_tensors,
-                                                                 const rvit_checkpoint_desc *desc, rvit_checkpoint **out_checkpoint);
 RVIT_API void rvit_checkpoint_destroy(rvit_checkpoint *checkpoint);
 RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_get_info(const rvit_checkpoint *checkpoint, rvit_checkpoint_info *out_info);
 RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_get_model_info(const rvit_checkpoint *checkpoint, rvit_model_info *out_info);
@@ -258,21 +279,8 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_get_model_info(const rvit_ch
    files ask for something that is not supported; mean and std are 0 if no file sets them. Sessions refuse such a
    recipe with UNSUPPORTED: set these fields first. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_get_recipe(const rvit_checkpoint *checkpoint, rvit_image_recipe *out_recipe);
-/* The checkpoint's tensors, valid as long as the checkpoint. Do not destroy them. NULL for NULL. */
-RVIT_API const rvit_tensors *rvit_checkpoint_tensors(const rvit_checkpoint *checkpoint);
-/* Fact `index` about the model beyond its geometry, as text: its name ("activation"), its value ("quick GELU") and
-   its source ("config.json: hidden_act", "the weights", "given", or an assumption). The strings live as long as the
-   checkpoint. INVALID_ARGUMENT: there is no such fact. */
-RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_fact(const rvit_checkpoint *checkpoint, int32_t index, const char **out_name,
-                                                         const char **out_value, const char **out_origin);
-/* Why a checkpoint opened with rvit_checkpoint_desc.describe cannot be run; "" if it can. */
-RVIT_API const char *rvit_checkpoint_unsupported(const rvit_checkpoint *checkpoint);
 /* The text of a key in the file's __metadata__; NULL if there is none. It lives as long as the checkpoint. */
 RVIT_API const char *rvit_checkpoint_metadata(const rvit_checkpoint *checkpoint, const char *key);
-/* The name of class `index` in the config: label_names (timm) or id2label (transformers). A class that the config
-   does not name has its number as a name. NULL past the last named class, or if the config names none. It lives as
-   long as the checkpoint. */
-RVIT_API const char *rvit_checkpoint_class_name(const rvit_checkpoint *checkpoint, int32_t index);
 
 /* The weights of a checkpoint on a device. Threads and sessions may share it; only
    rvit_model_update changes it. */

@@ -143,8 +143,11 @@ class Model(ModelBase):
         self.class_names = names.decode().split(",") if names else self._config_names(checkpoint)
 
     def _config_names(self, checkpoint: object) -> list[str] | None:
-        names = (self._lib.rvit_checkpoint_class_name(checkpoint, i) for i in itertools.count())
-        return [name.decode() for name in itertools.takewhile(lambda name: name is not None, names)] or None
+        info = new("rvit_checkpoint_info")
+        self._lib.rvit_checkpoint_get_info(checkpoint, ctypes.byref(info))
+        if info.n_class_names == 0:
+            return None
+        return [name.decode() for name in (ctypes.c_char_p * info.n_class_names).from_address(info.class_names)]
 
     @classmethod
     def from_module(

@@ -35,11 +35,13 @@ static TRITONSERVER_Error *put_all(struct names *self, const struct labels *labe
 
 TRITONSERVER_Error *names_make(struct names *self, const char *path, const rvit_checkpoint *checkpoint, int32_t n_classes)
 {
+    rvit_checkpoint_info info = RVIT_CHECKPOINT_INFO_INIT;
     struct labels labels;
     if (labels_load(path, checkpoint, NULL, n_classes, &labels) != EXIT_OK)
         return failure_of_complaint("parameter labels");
     if (!path && labels.names.n_lines == 0 &&
-        (rvit_checkpoint_metadata(checkpoint, "classes") || rvit_checkpoint_class_name(checkpoint, 0)))
+        (rvit_checkpoint_metadata(checkpoint, "classes") ||
+         (rvit_checkpoint_get_info(checkpoint, &info) == RVIT_OK && info.n_class_names > 0)))
         log_line(TRITONSERVER_LOG_WARN, "raggedvit: the checkpoint does not name %d classes; they are shown by number", n_classes);
     TRITONSERVER_Error *error = put_all(self, &labels);
     labels_free(&labels);

@@ -374,10 +374,10 @@ void session_look(world *w)
         REQUIRE((session_result(s->it, RVIT_RESULT_SIZES, stage).data != NULL) == (there && stage >= 0 && s->merges));
         for (int32_t image = -1; image <= s->n_images; image++)
             look_at_image(s, stage, image);
-        rvit_select_args select = RVIT_SELECT_ARGS_INIT;
-        EXPECT(rvit_session_get_select(s->it, stage, &select), stage < 0 || stage >= s->n_stages ? RVIT_INVALID_ARGUMENT
-                                                               : s->merges                       ? RVIT_UNSUPPORTED
-                                                                                                 : RVIT_OK);
+        rvit_result_view select = RVIT_RESULT_VIEW_INIT;
+        EXPECT(rvit_session_get(s->it, RVIT_TRACE_SELECT, stage, &select), stage < 0 || stage >= s->n_stages ? RVIT_INVALID_ARGUMENT
+                                                                           : s->merges                       ? RVIT_UNSUPPORTED
+                                                                                                             : RVIT_OK);
         const int32_t *counts = session_result(s->it, RVIT_TRACE_COUNTS, stage).data;
         REQUIRE(counts == NULL || (stage >= 0 && stage < s->n_stages && counts[0] == 0));
     }

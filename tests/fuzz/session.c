@@ -81,8 +81,6 @@ static void look(rvit_session *session, int32_t n_images)
             (void)expect_status_of(rvit_session_keep_mask(session, stage, image, mask));
             (void)expect_status_of(rvit_session_feature_grid(session, image, -1, grid));
         }
-        rvit_select_args select = RVIT_SELECT_ARGS_INIT;
-        (void)expect_status_of(rvit_session_get_select(session, stage, &select));
     }
     for (int32_t what = -1; what <= 2000; what += what == 20 ? 979 : what == 1010 ? 990 : 1)
         for (int32_t index = -2; index <= DEPTH; index++) {

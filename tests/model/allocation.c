@@ -40,7 +40,9 @@ static rvit_status open_tensors(void *argument)
     desc.allocator = &c->f.allocator;
     desc.architecture = "vit";
     desc.n_heads = 1;
-    return rvit_checkpoint_from_tensors(c->tensors, c->n_tensors, &desc, &c->checkpoint);
+    desc.tensors = c->tensors;
+    desc.n_tensors = c->n_tensors;
+    return rvit_checkpoint_open(NULL, &desc, &c->checkpoint);
 }
 
 static rvit_status update_model(void *argument)
@@ -121,7 +123,7 @@ static void every_allocation(void **state)
     }
     c->tensors = descs;
     c->n_tensors = m->n_tensors;
-    const allocation_trial tensors = {"rvit_checkpoint_from_tensors", open_tensors, close_it, c};
+    const allocation_trial tensors = {"rvit_checkpoint_open of tensors", open_tensors, close_it, c};
     fail_every_allocation(&c->f, &tensors);
     expect_ok(open_it(c));
     const allocation_trial precision = {"rvit_precision_choose", choose_precision, nothing, c};

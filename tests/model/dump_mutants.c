@@ -286,10 +286,11 @@ static int mutants_of(const char *file_name)
     rvit_checkpoint *checkpoint = dump_open(dump, NULL);
     info = (rvit_model_info)RVIT_MODEL_INFO_INIT;
     expect_ok(rvit_checkpoint_get_model_info(checkpoint, &info));
-    const char *name, *value, *origin;
-    for (int32_t i = 0; rvit_checkpoint_fact(checkpoint, i, &name, &value, &origin) == RVIT_OK; i++)
-        if (strcmp(name, "rotary pairs") == 0)
-            interleaved = strcmp(value, "interleaved") == 0;
+    rvit_checkpoint_info files = RVIT_CHECKPOINT_INFO_INIT;
+    expect_ok(rvit_checkpoint_get_info(checkpoint, &files));
+    for (int32_t i = 0; i < files.n_facts; i++)
+        if (strcmp(files.facts[i].name, "rotary pairs") == 0)
+            interleaved = strcmp(files.facts[i].value, "interleaved") == 0;
     rvit_checkpoint_destroy(checkpoint);
     int n = wrong_facts(dump) + wrong_grids(dump) + wrong_orders(dump);
     for (size_t i = 0; i < sizeof swaps / sizeof *swaps; i++) {

@@ -157,14 +157,17 @@ static void other_sizes(void **state)
 static void expect_fact(const json_t *dump, const char *wanted, const char *value, const char *origin)
 {
     rvit_checkpoint *checkpoint = dump_open(dump, NULL);
-    const char *name, *got, *from;
+    rvit_checkpoint_info files = RVIT_CHECKPOINT_INFO_INIT;
     int found = 0;
-    for (int32_t i = 0; rvit_checkpoint_fact(checkpoint, i, &name, &got, &from) == RVIT_OK; i++)
-        if (strcmp(name, wanted) == 0) {
-            if (strcmp(got, value) != 0 || strstr(from, origin) == NULL)
-                fail_msg("%s is %s (%s), should be %s (%s)", name, got, from, value, origin);
-            found = 1;
-        }
+    expect_ok(rvit_checkpoint_get_info(checkpoint, &files));
+    for (int32_t i = 0; i < files.n_facts; i++) {
+        const rvit_checkpoint_fact *fact = &files.facts[i];
+        if (strcmp(fact->name, wanted) != 0)
+            continue;
+        if (strcmp(fact->value, value) != 0 || strstr(fact->origin, origin) == NULL)
+            fail_msg("%s is %s (%s), should be %s (%s)", wanted, fact->value, fact->origin, value, origin);
+        found = 1;
+    }
     rvit_checkpoint_destroy(checkpoint);
     assert_true(found);
 }

@@ -210,7 +210,9 @@ static rvit_model *open_clip_model(const toy *m)
     }
     rvit_checkpoint *checkpoint = NULL;
     rvit_model *model = NULL;
-    expect_ok(rvit_checkpoint_from_tensors(tensors, m->n_tensors, &desc, &checkpoint));
+    desc.tensors = tensors;
+    desc.n_tensors = m->n_tensors;
+    expect_ok(rvit_checkpoint_open(NULL, &desc, &checkpoint));
     expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, NULL, &model));
     rvit_checkpoint_destroy(checkpoint);
     return model;

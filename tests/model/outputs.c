@@ -392,13 +392,14 @@ static void selects_can_be_repeated(void **state)
         desc.trace = 1;
         rvit_session *session = open_session(model, &desc);
         run_session(session, m, images, N_IMAGES, NULL);
-        rvit_select_args args = RVIT_SELECT_ARGS_INIT;
+        rvit_result_view recorded = RVIT_RESULT_VIEW_INIT;
         if (policies[p] == RVIT_PRUNE_TOME) {
-            expect_status(rvit_session_get_select(session, 0, &args), RVIT_UNSUPPORTED, "merges");
+            expect_status(rvit_session_get(session, RVIT_TRACE_SELECT, 0, &recorded), RVIT_UNSUPPORTED, "merges");
             continue;
         }
-        expect_status(rvit_session_get_select(session, 2, &args), RVIT_INVALID_ARGUMENT, "2");
-        expect_ok(rvit_session_get_select(session, 0, &args));
+        expect_status(rvit_session_get(session, RVIT_TRACE_SELECT, 2, &recorded), RVIT_INVALID_ARGUMENT, "2");
+        expect_ok(rvit_session_get(session, RVIT_TRACE_SELECT, 0, &recorded));
+        rvit_select_args args = *(const rvit_select_args *)recorded.data;
         rvit_result_view scores = RVIT_RESULT_VIEW_INIT;
         expect_ok(rvit_session_get(session, RVIT_TRACE_SCORES, 0, &scores));
         const int64_t rows = scores.rows;

@@ -249,7 +249,9 @@ static void weights_from_memory(void **state)
         rvit_checkpoint_desc checkpoint_desc = RVIT_CHECKPOINT_DESC_INIT;
         checkpoint_desc.architecture = "vit";
         checkpoint_desc.n_heads = m->n_heads;
-        expect_ok(rvit_checkpoint_from_tensors(descs, m->n_tensors, &checkpoint_desc, &checkpoint));
+        checkpoint_desc.tensors = descs;
+        checkpoint_desc.n_tensors = m->n_tensors;
+        expect_ok(rvit_checkpoint_open(NULL, &checkpoint_desc, &checkpoint));
         expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, &model_desc, &model));
         rvit_checkpoint_destroy(checkpoint);
         const rvit_session_desc desc = policy_desc(RVIT_PRUNE_DYNAMICVIT, 2);

@@ -8,9 +8,8 @@
 #include "options.h"
 #include "printable.h"
 
-static void print_tensors(const rvit_checkpoint *checkpoint, bool only_unused)
+static void print_tensors(const rvit_tensors *tensors, bool only_unused)
 {
-    const rvit_tensors *tensors = rvit_checkpoint_tensors(checkpoint);
     rvit_tensor_info tensor = RVIT_TENSOR_INFO_INIT;
     for (int32_t i = 0; rvit_tensors_get(tensors, i, &tensor) == RVIT_OK; i++) {
         if (only_unused && tensor.used)
@@ -24,10 +23,9 @@ static void print_tensors(const rvit_checkpoint *checkpoint, bool only_unused)
     }
 }
 
-static json_t *tensors_to_json(const rvit_checkpoint *checkpoint)
+static json_t *tensors_to_json(const rvit_tensors *tensors)
 {
     json_t *array = json_array();
-    const rvit_tensors *tensors = rvit_checkpoint_tensors(checkpoint);
     rvit_tensor_info tensor = RVIT_TENSOR_INFO_INIT;
     for (int32_t i = 0; rvit_tensors_get(tensors, i, &tensor) == RVIT_OK; i++) {
         json_t *shape = json_array();
@@ -51,40 +49,40 @@ static void describe_prefix(const rvit_model_info *info, char *out, size_t out_s
 }
 
 /* Prints the properties beyond the geometry with their sources; those of attention pooling only if the model uses it. */
-static void print_facts(const rvit_checkpoint *checkpoint, const rvit_model_info *info)
+static void print_facts(const rvit_checkpoint_info *files, const rvit_model_info *info)
 {
-    const char *name, *value, *origin;
     printf("\nproperties, and where they come from:\n");
-    for (int32_t i = 0; rvit_checkpoint_fact(checkpoint, i, &name, &value, &origin) == RVIT_OK; i++) {
-        if (strncmp(name, "pooling ", 8) == 0 && info->pooling != RVIT_POOLING_MAP)
+    for (int32_t i = 0; i < files->n_facts; i++) {
+        const rvit_checkpoint_fact *fact = &files->facts[i];
+        if (strncmp(fact->name, "pooling ", 8) == 0 && info->pooling != RVIT_POOLING_MAP)
             continue;
-        printf("  %-23s ", name);
-        const int columns = printable_print(stdout, value);
+        printf("  %-23s ", fact->name);
+        const int columns = printable_print(stdout, fact->value);
         printf("%*s  ", columns < 30 ? 30 - columns : 0, "");
-        print_line("", origin);
+        print_line("", fact->origin);
     }
 }
 
-static json_t *facts_to_json(const rvit_checkpoint *checkpoint)
+static json_t *facts_to_json(const rvit_checkpoint_info *files)
 {
     json_t *object = json_object();
-    const char *name, *value, *origin;
-    for (int32_t i = 0; rvit_checkpoint_fact(checkpoint, i, &name, &value, &origin) == RVIT_OK; i++)
-        json_object_set_new(object, name, json_pack("{s:o, s:o}", "value", json_text(value), "from", json_text(origin)));
+    for (int32_t i = 0; i < files->n_facts; i++)
+        json_object_set_new(object, files->facts[i].name,
+                            json_pack("{s:o, s:o}", "value", json_text(files->facts[i].value), "from", json_text(files->facts[i].origin)));
     return object;
 }
 
 /* The comma-separated class names, which the caller frees; NULL without names. */
-static char *class_list(const rvit_checkpoint *checkpoint)
+static char *class_list(const rvit_checkpoint *checkpoint, const rvit_checkpoint_info *files)
 {
-    const char *metadata = rvit_checkpoint_metadata(checkpoint, "classes"), *name = rvit_checkpoint_class_name(checkpoint, 0);
+    const char *metadata = rvit_checkpoint_metadata(checkpoint, "classes");
     char *text = NULL;
     size_t size;
     if (metadata)
         return strdup(metadata);
-    FILE *out = name ? open_memstream(&text, &size) : NULL;
-    for (int32_t i = 0; out && (name = rvit_checkpoint_class_name(checkpoint, i)) != NULL; i++)
-        fprintf(out, "%s%s", i ? "," : "", name);
+    FILE *out = files->n_class_names > 0 ? open_memstream(&text, &size) : NULL;
+    for (int32_t i = 0; out && i < files->n_class_names; i++)
+        fprintf(out, "%s%s", i ? "," : "", files->class_names[i]);
     if (out)
         fclose(out);
     return text;
@@ -92,7 +90,7 @@ static char *class_list(const rvit_checkpoint *checkpoint)
 
 static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info *info, const rvit_checkpoint_info *files)
 {
-    char *classes = class_list(checkpoint);
+    char *classes = class_list(checkpoint, files);
     const int32_t edge = info->patch_size > 0 ? info->patch_size : 1, lines = info->image_height / edge, columns = info->image_width / edge;
     char prefix[64];
     if (info->patch_size == 0) { /* some parts are unknown, so its shapes were not read */
@@ -226,7 +224,7 @@ static json_t *info_to_json(const rvit_checkpoint *checkpoint, const struct desc
 {
     const rvit_model_info *info = &known->info;
     const rvit_checkpoint_info *files = &known->files;
-    char *classes = class_list(checkpoint);
+    char *classes = class_list(checkpoint, files);
     json_t *object =
         json_pack("{s:o, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "file", json_text(path), "architecture", info->architecture,
                   "family", info->family, "image_size", info->image_size, "patch_size", info->patch_size, "channels", info->channels, "dim",
@@ -237,8 +235,8 @@ static json_t *info_to_json(const rvit_checkpoint *checkpoint, const struct desc
         (json_int_t)files->n_parameters, "n_tensors", files->n_tensors, "n_unused", files->n_unknown, "dtypes", "F32",
         files->n_by_dtype[RVIT_F32], "F16", files->n_by_dtype[RVIT_F16], "BF16", files->n_by_dtype[RVIT_BF16], "classes",
         classes ? json_text(classes) : json_null(), "refused", refusal[0] ? json_text(refusal) : json_null(), "tensors",
-        tensors_to_json(checkpoint), "distilled", info->distilled, "registers", info->n_registers, "predictors", files->n_predictors,
-        "files", files->n_files, "facts", facts_to_json(checkpoint), "image_height", info->image_height, "image_width", info->image_width,
+        tensors_to_json(files->tensors), "distilled", info->distilled, "registers", info->n_registers, "predictors", files->n_predictors,
+        "files", files->n_files, "facts", facts_to_json(files), "image_height", info->image_height, "image_width", info->image_width,
         "embedding_dim", info->embedding_dim, "preprocessing", preprocessing_to_json(&known->recipe), "trained_size", files->trained_size);
     free(classes);
     json_object_update_new(object, rest);
@@ -256,8 +254,6 @@ static rvit_status open_to_show(const struct options *options, rvit_checkpoint *
         desc.lenient = 1;
         status = rvit_checkpoint_open(options->model, &desc, out);
     }
-    if (status == RVIT_OK && rvit_checkpoint_unsupported(*out)[0])
-        snprintf(refusal, size, "%s", rvit_checkpoint_unsupported(*out));
     return status;
 }
 
@@ -271,6 +267,8 @@ int run_inspect(const struct options *options)
         status = rvit_checkpoint_get_model_info(checkpoint, &known.info);
     if (status == RVIT_OK)
         status = rvit_checkpoint_get_info(checkpoint, &known.files);
+    if (status == RVIT_OK && known.files.unsupported[0])
+        snprintf(refusal, sizeof refusal, "%s", known.files.unsupported);
     if (status == RVIT_OK)
         status = rvit_checkpoint_get_recipe(checkpoint, &known.recipe);
     if (status != RVIT_OK) {
@@ -285,12 +283,12 @@ int run_inspect(const struct options *options)
         print_info(checkpoint, &known.info, &known.files);
         if (known.info.patch_size > 0)
             print_resize(checkpoint, &known.recipe);
-        print_facts(checkpoint, &known.info);
+        print_facts(&known.files, &known.info);
         if (known.info.patch_size > 0)
-            print_tensors(checkpoint, true);
+            print_tensors(known.files.tensors, true);
         if (options->tensors) {
             printf("\nall tensors, in the file's order:\n");
-            print_tensors(checkpoint, false);
+            print_tensors(known.files.tensors, false);
         }
     }
     rvit_checkpoint_destroy(checkpoint);

@@ -9,16 +9,20 @@
 /* The class names of config.json, possibly none. */
 static int config_names(const rvit_checkpoint *checkpoint, struct lines *out)
 {
-    size_t n = 0, size = 0;
-    for (const char *name; (name = rvit_checkpoint_class_name(checkpoint, (int32_t)n)) != NULL; n++)
-        size += strlen(name) + 1;
+    rvit_checkpoint_info info = RVIT_CHECKPOINT_INFO_INIT;
+    if (rvit_checkpoint_get_info(checkpoint, &info) != RVIT_OK)
+        return fail_with(EXIT_FAULT, NULL, "%s", rvit_status_detail());
+    const size_t n = (size_t)info.n_class_names;
+    size_t size = 0;
+    for (size_t i = 0; i < n; i++)
+        size += strlen(info.class_names[i]) + 1;
     *out = (struct lines){.text = allocate(n, sizeof *out->text), .memory = allocate(size, 1)};
     if (!out->text || !out->memory)
         return EXIT_FAULT;
     char *at = out->memory;
     for (size_t i = 0; i < n; i++) {
         out->text[i] = at;
-        at = stpcpy(at, rvit_checkpoint_class_name(checkpoint, (int32_t)i)) + 1;
+        at = stpcpy(at, info.class_names[i]) + 1;
     }
     out->n_lines = (int64_t)n;
     return EXIT_OK;

@@ -46,17 +46,24 @@ static int read_layers(struct quantize *self)
     const int32_t n = rvit_tensors_count(self->tensors);
     self->layers = allocate((size_t)n, sizeof *self->layers);
     self->inputs = allocate(4 * (size_t)self->info.depth, sizeof *self->inputs);
+    rvit_checkpoint_info files = RVIT_CHECKPOINT_INFO_INIT;
+    if (rvit_checkpoint_get_info(self->checkpoint, &files) != RVIT_OK)
+        return fail_with(EXIT_FAULT, self->options->model, "%s", rvit_status_detail());
     int code = self->layers && self->inputs ? EXIT_OK : EXIT_FAULT;
     for (int32_t i = 0; i < n && code == EXIT_OK; i++) {
         struct quantize_layer *layer = &self->layers[self->n_layers];
-        rvit_tensor_info tensor = RVIT_TENSOR_INFO_INIT;
-        if (!rvit_checkpoint_layer_of(self->checkpoint, i, &layer->block, &layer->layer))
-            continue;
-        const rvit_status status = rvit_tensors_get(self->tensors, i, &tensor);
+        rvit_tensor_info known = RVIT_TENSOR_INFO_INIT, tensor = RVIT_TENSOR_INFO_INIT; /* the file's names may have a prefix */
+        rvit_status status = rvit_tensors_get(files.tensors, i, &known);
+        if (status == RVIT_OK)
+            status = rvit_tensors_get(self->tensors, i, &tensor);
         if (status != RVIT_OK)
             return complain_status(self->options->model, status);
+        if (known.block < 0)
+            continue;
         if (strcmp(tensor.dtype, "I8") == 0 || strcmp(tensor.dtype, "F8_E4M3") == 0)
             return fail_with(EXIT_FILE, self->options->model, "tensor '%s' already has 8 bits (%s)", tensor.name, tensor.dtype);
+        layer->block = known.block;
+        layer->layer = known.layer;
         layer->name = tensor.name;
         layer->tensor = i;
         self->n_layers++;

@@ -5,10 +5,11 @@
 
 static const char *find(const rvit_checkpoint *checkpoint, const char *fact, bool origin)
 {
-    const char *name, *value, *from;
-    for (int32_t i = 0; rvit_checkpoint_fact(checkpoint, i, &name, &value, &from) == RVIT_OK; i++)
-        if (strcmp(name, fact) == 0)
-            return origin ? from : value;
+    rvit_checkpoint_info info = RVIT_CHECKPOINT_INFO_INIT;
+    const bool is_known = rvit_checkpoint_get_info(checkpoint, &info) == RVIT_OK;
+    for (int32_t i = 0; is_known && i < info.n_facts; i++)
+        if (strcmp(info.facts[i].name, fact) == 0)
+            return origin ? info.facts[i].origin : info.facts[i].value;
     return "";
 }
 

@@ -2,7 +2,7 @@
 #ifndef RVIT_CLI_SESSION_RESULTS_H
 #define RVIT_CLI_SESSION_RESULTS_H
 
-#include <raggedvit/session.h>
+#include <raggedvit/experimental.h>
 
 /* data is NULL if the session has no such result. */
 static inline rvit_result_view session_result(const rvit_session *session, rvit_result what, int32_t index)
@@ -35,6 +35,12 @@ static inline const float *session_sizes(const rvit_session *session, int32_t st
 {
     const float *sizes = (const float *)session_result(session, RVIT_RESULT_SIZES, stage).data;
     return sizes == NULL ? NULL : sizes + session_cu_seqlens(session, stage)[image];
+}
+
+/* The select op of a stage; NULL: there is none. */
+static inline const rvit_select_args *session_select(const rvit_session *session, int32_t stage)
+{
+    return (const rvit_select_args *)session_result(session, RVIT_TRACE_SELECT, stage).data;
 }
 
 static inline int32_t session_n_stages(const rvit_session *session)

@@ -216,14 +216,14 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
         code = engine_session(&self->b, &self->prune.desc, self->batch, true, outputs(self), &self->run_b);
     if (code != EXIT_OK)
         return code;
-    rvit_select_args select = RVIT_SELECT_ARGS_INIT;
+    const rvit_select_args *select = session_select(self->run_a, 0);
     static const struct by_dtype tolerances = {
         .equal = {1e-4, 4e-3, 3.2e-2, 2e-1, 5e-1},
         .mixed = {[RVIT_PRECISION_F16] = 2e-2, [RVIT_PRECISION_BF16] = 1.6e-1, [RVIT_PRECISION_INT8] = 3e-1, [RVIT_PRECISION_FP8] = 6e-1}};
     figures->tolerance = verify_by_dtype(self, &tolerances);
     figures->n_stages = session_n_stages(self->run_a);
     figures->knows_rule = figures->n_stages > 0 && selector_knows(self->run_a);
-    self->fused = figures->n_stages > 0 && rvit_session_get_select(self->run_a, 0, &select) == RVIT_OK && select.fuse_dim > 0;
+    self->fused = select && select->fuse_dim > 0;
     self->can_mask = can_mask(self);
     figures->n_blocks = info->depth;
     figures->blocks = allocate((size_t)info->depth, sizeof *figures->blocks);

@@ -19,12 +19,12 @@ struct judged_stage {
 /* The kind of the session's scores. */
 static enum judge_kind kind_of(const rvit_session *session)
 {
-    rvit_select_args select = RVIT_SELECT_ARGS_INIT;
-    if (rvit_session_get_select(session, 0, &select) != RVIT_OK)
+    const rvit_select_args *select = session_select(session, 0);
+    if (!select)
         return JUDGE_SUMS; /* a policy that merges by cosines */
-    if (select.score == RVIT_SCORE_CLS_ATTENTION || select.score == RVIT_SCORE_CLS_NORM)
+    if (select->score == RVIT_SCORE_CLS_ATTENTION || select->score == RVIT_SCORE_CLS_NORM)
         return JUDGE_ATTENTION;
-    return select.score == RVIT_SCORE_PREDICTOR ? JUDGE_PREDICTOR : JUDGE_SUMS;
+    return select->score == RVIT_SCORE_PREDICTOR ? JUDGE_PREDICTOR : JUDGE_SUMS;
 }
 
 int decisions_open(struct verify *self)
@@ -140,20 +140,19 @@ static int judge_metrics(struct verify *self, struct judged_stage *stage, int32_
 
 static int judge_scores(struct verify *self, struct judged_stage *stage, int32_t n_images)
 {
-    rvit_select_args select = RVIT_SELECT_ARGS_INIT;
+    const rvit_select_args *select = session_select(stage->b, stage->index);
     struct selection chosen_a, chosen_b;
-    const rvit_status status = rvit_session_get_select(stage->b, stage->index, &select);
-    if (status != RVIT_OK)
-        return complain_status(NULL, status);
-    stage->rule = (struct judge_rule){.mode = select.mode,
-                                      .n_prefix = select.n_prefix,
-                                      .prefix_competes = select.prefix_competes,
-                                      .k_min = select.k_min,
-                                      .n_samples = select.n_samples,
+    if (!select)
+        return fail_with(EXIT_FAULT, NULL, "%s", rvit_status_detail());
+    stage->rule = (struct judge_rule){.mode = select->mode,
+                                      .n_prefix = select->n_prefix,
+                                      .prefix_competes = select->prefix_competes,
+                                      .k_min = select->k_min,
+                                      .n_samples = select->n_samples,
                                       .counts = session_result(stage->b, RVIT_TRACE_COUNTS, stage->index).data,
-                                      .threshold = (double)select.threshold,
-                                      .mass = select.mass,
-                                      .least = select.score == RVIT_SCORE_PREDICTOR ? 1 : 0};
+                                      .threshold = (double)select->threshold,
+                                      .mass = select->mass,
+                                      .least = select->score == RVIT_SCORE_PREDICTOR ? 1 : 0};
     int code = trace(stage->a, RVIT_TRACE_SCORES, stage->index, &stage->batch.scores_a);
     if (code == EXIT_OK)
         code = trace(stage->b, RVIT_TRACE_SCORES, stage->index, &stage->batch.scores_b);

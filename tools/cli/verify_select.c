@@ -8,8 +8,8 @@
 bool selector_knows(const rvit_session *session)
 {
     for (int32_t s = 0; s < session_n_stages(session); s++) {
-        rvit_select_args args = RVIT_SELECT_ARGS_INIT;
-        if (rvit_session_get_select(session, s, &args) != RVIT_OK || args.mode == RVIT_SELECT_MASK)
+        const rvit_select_args *args = session_select(session, s);
+        if (!args || args->mode == RVIT_SELECT_MASK)
             return false;
     }
     return true;
@@ -65,10 +65,10 @@ static bool is_selection(const struct selection *found, const int32_t *cu_seqlen
 int selector_run(struct selector *self, const rvit_session *session, int32_t stage, const float *scores, const int32_t *cu_seqlens,
                  int32_t n_images, struct selection *out)
 {
-    rvit_select_args args = RVIT_SELECT_ARGS_INIT;
-    rvit_status status = rvit_session_get_select(session, stage, &args);
-    if (status != RVIT_OK)
-        return complain_status(NULL, status);
+    const rvit_select_args *recorded = session_select(session, stage);
+    if (!recorded)
+        return fail_with(EXIT_FAULT, NULL, "%s", rvit_status_detail());
+    rvit_select_args args = *recorded;
     const int32_t *counts = session_result(session, RVIT_TRACE_COUNTS, stage).data;
     if (counts) {
         memcpy(rvit_buffer_host(self->counts), counts, ((size_t)args.max_len + 1) * sizeof *counts);
@@ -83,7 +83,7 @@ int selector_run(struct selector *self, const rvit_session *session, int32_t sta
     args.src_rows.buffer = self->src_rows;
     memcpy(rvit_buffer_host(self->scores), scores, (size_t)cu_seqlens[n_images] * sizeof *scores);
     memcpy(rvit_buffer_host(self->cu_seqlens), cu_seqlens, ((size_t)n_images + 1) * sizeof *cu_seqlens);
-    status = rvit_select(self->stream, &args);
+    rvit_status status = rvit_select(self->stream, &args);
     if (status == RVIT_OK)
         status = rvit_stream_synchronize(self->stream);
     *out = (struct selection){rvit_buffer_host(self->keep), rvit_buffer_host(self->out_cu_seqlens), rvit_buffer_host(self->src_rows)};

@@ -758,7 +758,7 @@ class rvit_prune_info(Struct):  # 128 bytes
     ]
 
 
-class rvit_tensor_info(Struct):  # 48 bytes
+class rvit_tensor_info(Struct):  # 56 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("name", c_char_p),  # 8
@@ -767,6 +767,8 @@ class rvit_tensor_info(Struct):  # 48 bytes
         ("size", c_int64),  # 32
         ("rank", c_int32),  # 40
         ("used", c_int32),  # 44
+        ("block", c_int32),  # 48
+        ("layer", c_int),  # 52
     ]
 
 
@@ -820,7 +822,15 @@ class rvit_model_info(Struct):  # 240 bytes
     ]
 
 
-class rvit_checkpoint_info(Struct):  # 48 bytes
+class rvit_checkpoint_fact(Struct):  # 24 bytes
+    _fields_ = [
+        ("name", c_char_p),  # 0
+        ("value", c_char_p),  # 8
+        ("origin", c_char_p),  # 16
+    ]
+
+
+class rvit_checkpoint_info(Struct):  # 88 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("n_parameters", c_int64),  # 8
@@ -830,10 +840,27 @@ class rvit_checkpoint_info(Struct):  # 48 bytes
         ("n_files", c_int32),  # 36
         ("n_predictors", c_int32),  # 40
         ("trained_size", c_int32),  # 44
+        ("tensors", c_void_p),  # 48
+        ("unsupported", c_char_p),  # 56
+        ("facts", c_void_p),  # 64
+        ("class_names", c_void_p),  # 72
+        ("n_facts", c_int32),  # 80
+        ("n_class_names", c_int32),  # 84
     ]
 
 
-class rvit_checkpoint_desc(Struct):  # 80 bytes
+class rvit_tensor_desc(Struct):  # 40 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("name", c_char_p),  # 8
+        ("dtype", c_int),  # 16
+        ("rank", c_int32),  # 20
+        ("shape", c_void_p),  # 24
+        ("data", c_void_p),  # 32
+    ]
+
+
+class rvit_checkpoint_desc(Struct):  # 96 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("lenient", c_int32),  # 8
@@ -848,17 +875,8 @@ class rvit_checkpoint_desc(Struct):  # 80 bytes
         ("architecture", c_char_p),  # 56
         ("describe", c_int32),  # 64
         ("config", c_char_p),  # 72
-    ]
-
-
-class rvit_tensor_desc(Struct):  # 40 bytes
-    _fields_ = [
-        ("struct_size", c_size_t),  # 0
-        ("name", c_char_p),  # 8
-        ("dtype", c_int),  # 16
-        ("rank", c_int32),  # 20
-        ("shape", c_void_p),  # 24
-        ("data", c_void_p),  # 32
+        ("tensors", c_void_p),  # 80
+        ("n_tensors", c_int32),  # 88
     ]
 
 
@@ -1010,9 +1028,10 @@ TYPES: dict[str, Any] = {
     "rvit_tensor_info": rvit_tensor_info,
     "rvit_precision_choice": rvit_precision_choice,
     "rvit_model_info": rvit_model_info,
+    "rvit_checkpoint_fact": rvit_checkpoint_fact,
     "rvit_checkpoint_info": rvit_checkpoint_info,
-    "rvit_checkpoint_desc": rvit_checkpoint_desc,
     "rvit_tensor_desc": rvit_tensor_desc,
+    "rvit_checkpoint_desc": rvit_checkpoint_desc,
     "rvit_model_desc": rvit_model_desc,
     "rvit_session_desc": rvit_session_desc,
     "rvit_memory_info": rvit_memory_info,
@@ -1154,11 +1173,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "rvit_checkpoint_info": {
         "struct_size": sizeof(rvit_checkpoint_info),
     },
-    "rvit_checkpoint_desc": {
-        "struct_size": sizeof(rvit_checkpoint_desc),
-    },
     "rvit_tensor_desc": {
         "struct_size": sizeof(rvit_tensor_desc),
+    },
+    "rvit_checkpoint_desc": {
+        "struct_size": sizeof(rvit_checkpoint_desc),
     },
     "rvit_model_desc": {
         "struct_size": sizeof(rvit_model_desc),
@@ -1271,16 +1290,11 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_tensors_read": (c_int, [c_void_p, c_int32, c_int64, c_int64, c_void_p], True),
     "rvit_tensors_read_bytes": (c_int, [c_void_p, c_int32, c_int64, c_int64, c_void_p], True),
     "rvit_checkpoint_open": (c_int, [c_char_p, c_void_p, c_void_p], True),
-    "rvit_checkpoint_from_tensors": (c_int, [c_void_p, c_int32, c_void_p, c_void_p], True),
     "rvit_checkpoint_destroy": (None, [c_void_p], False),
     "rvit_checkpoint_get_info": (c_int, [c_void_p, c_void_p], True),
     "rvit_checkpoint_get_model_info": (c_int, [c_void_p, c_void_p], True),
     "rvit_checkpoint_get_recipe": (c_int, [c_void_p, c_void_p], True),
-    "rvit_checkpoint_tensors": (c_void_p, [c_void_p], False),
-    "rvit_checkpoint_fact": (c_int, [c_void_p, c_int32, c_void_p, c_void_p, c_void_p], True),
-    "rvit_checkpoint_unsupported": (c_char_p, [c_void_p], False),
     "rvit_checkpoint_metadata": (c_char_p, [c_void_p, c_char_p], False),
-    "rvit_checkpoint_class_name": (c_char_p, [c_void_p, c_int32], False),
     "rvit_model_create": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p], True),
     "rvit_model_destroy": (None, [c_void_p], False),
     "rvit_precision_choose": (c_int, [c_void_p, c_void_p, c_int, c_void_p], True),

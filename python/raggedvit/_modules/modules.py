@@ -236,23 +236,17 @@ def tensors(module: Any) -> dict[str, Any]:
 def checkpoint(lib: Library, module: Any, facts: Facts) -> Handle:
     """Makes a checkpoint of a module's tensors, and keeps them alive."""
     held = tensors(module)
-    n = len(held)
-    descs = (type(new("rvit_tensor_desc")) * n)()
+    descs = (type(new("rvit_tensor_desc")) * len(held))()
     shapes = [(ctypes.c_int64 * max(1, t.ndim))(*t.shape) for t in held.values()]
     for desc, (name, tensor), shape in zip(descs, held.items(), shapes):
         desc.struct_size = ctypes.sizeof(desc)
         desc.name, desc.dtype = name.encode(), CONSTANTS[FLOATS[str(tensor.dtype)]]
         desc.rank, desc.shape, desc.data = tensor.ndim, ctypes.addressof(shape), tensor.data_ptr()
-    desc = new("rvit_checkpoint_desc", config=facts.config.encode())
+    desc = new(
+        "rvit_checkpoint_desc", config=facts.config.encode(), tensors=ctypes.addressof(descs), n_tensors=len(held)
+    )
     try:
-        made = lib.own(
-            "checkpoint",
-            ctypes.addressof(descs),
-            n,
-            ctypes.byref(desc),
-            create="rvit_checkpoint_from_tensors",
-            keeps=(held, descs),
-        )
+        made = lib.own("checkpoint", None, ctypes.byref(desc), create="rvit_checkpoint_open", keeps=(held, descs))
     except RaggedVitError as error:
         raise RaggedVitError(error.status, f"module: {error}") from None
     info = new("rvit_model_info")
