@@ -30,7 +30,7 @@ check() {
     while [ "$(jobs -rp | wc -l)" -ge $slots ]; do wait -n; done
     seconds=$(($(left) - 150 > 10 ? $(left) - 150 : 10))
     local arguments=(--backend cuda ${filter:+--filter "$filter"})
-    [ "$program" != test_policies ] || arguments=(--data "$root/examples/data" "$root/tests/model/data/policies_8.txt" "${arguments[@]}")
+    [ "$program" != test_policies ] || arguments=(--data "$root/examples/data" "$root/tests/model/policies_8.txt" "${arguments[@]}")
     name=$tool.$program.${filter//[^a-z0-9]/}
     (
         # 97 is compute-sanitizer's own finding, apart from a failed test. The tests make calls that the driver must refuse.

@@ -173,8 +173,8 @@ prepare() {
         for name in test_ops test_properties test_model test_api test_cuda; do
             start $name $seconds "$(program $name)" --backend cuda
         done
-        start test_dumps $seconds "$(program test_dumps)" --data "$root/tests/model/data" --backend cuda
-        start test_policies $seconds "$(program test_policies)" --data "$data" "$root/tests/model/data/policies_8.txt" --backend cuda
+        start test_dumps $seconds "$(program test_dumps)" --data "$root/tests/model/dumps.jsonl" --backend cuda
+        start test_policies $seconds "$(program test_policies)" --data "$data" "$root/tests/model/policies_8.txt" --backend cuda
         start test_demo $seconds "$(program test_demo)" cuda "$data" all
         start python $seconds env RVIT_PYTHON="$python" bash "$root/python/run_tests.sh" "$library"
     fi

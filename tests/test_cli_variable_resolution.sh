@@ -166,22 +166,23 @@ echo "{$processor, \"max_num_patches\": 0}" >"$folder/naflex/preprocessor_config
 expect 4 inspect "$folder/naflex/model.safetensors"
 err "preprocessor_config.json: max_num_patches"
 
-# Vision encoders with merge groups of 2 x 2 patches: kept patches are numbered row by row. Shapes: tests/model/data; values: random.
+# Vision encoders with merge groups of 2 x 2 patches: kept patches are numbered row by row. Shapes: tests/model/dumps.jsonl; values: random.
 if command -v python3 >/dev/null; then
     head -c 2880 "$folder/frames" >"$folder/frame"
     for encoder in qwen2_5_vl qwen3_vl; do
         mkdir "$folder/$encoder"
-        python3 - "$tests/model/data/$encoder.json" "$folder/$encoder" <<'END'
+        python3 - "$tests/model/dumps.jsonl" "$encoder" "$folder/$encoder" <<'END'
 import array, json, math, random, struct, sys
-dump, header, values = json.load(open(sys.argv[1])), {}, array.array("f")
+dump = next(dump for dump in map(json.loads, open(sys.argv[1])) if dump["name"] == sys.argv[2])
+header, values = {}, array.array("f")
 draw = random.Random(1)
 for name, shape, offset, shift in dump["tensors"]:
     begin = 4 * len(values)
     values.extend(offset + 2.0**-shift * draw.uniform(-1, 1) for _ in range(math.prod(shape)))
     header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, 4 * len(values)]}
 text = json.dumps(header).encode()
-open(sys.argv[2] + "/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + values.tobytes())
-json.dump(dump["config"], open(sys.argv[2] + "/config.json", "w"))
+open(sys.argv[3] + "/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + values.tobytes())
+json.dump(dump["config"], open(sys.argv[3] + "/config.json", "w"))
 END
         for arguments in "--prune l2 --blocks 1" "--prune tome --merge 20 --blocks 0,1"; do
             what="$encoder, $arguments"

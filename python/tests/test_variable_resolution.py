@@ -140,7 +140,8 @@ class NaFlexTest(unittest.TestCase):
 
 def qwen3_encoder(folder):
     """Writes a small Qwen3-VL encoder with random weights, of the names and shapes in a dump; returns its path."""
-    dump = json.loads((support.ROOT / "tests/model/data/qwen3_vl.json").read_text())
+    with open(support.ROOT / "tests/model/dumps.jsonl") as lines:
+        dump = next(dump for dump in map(json.loads, lines) if dump["name"] == "qwen3_vl")
     random, header, data = np.random.default_rng(1), {}, b""
     for name, shape, mean, *_ in dump["tensors"]:
         values = (mean + 0.2 * random.standard_normal(shape)).astype(np.float32)

@@ -166,11 +166,11 @@ static void check_policy(const json_t *dump, rvit_model *model, rvit_prune_type 
 static void pruned_heads(void **state)
 {
     (void)state;
-    static const char *const files[] = {"timm_mean.json", "timm_mean_fc_norm.json",  "timm_mean_no_norm.json",   "timm_gap.json",
-                                        "timm_map.json",  "timm_gap_registers.json", "hf_dinov2_classifier.json"};
+    static const char *const files[] = {"timm_mean", "timm_mean_fc_norm",  "timm_mean_no_norm",   "timm_gap",
+                                        "timm_map",  "timm_gap_registers", "hf_dinov2_classifier"};
     static const rvit_prune_type policies[] = {RVIT_PRUNE_L2, RVIT_PRUNE_RANDOM, RVIT_PRUNE_EVIT, RVIT_PRUNE_ATS, RVIT_PRUNE_TOME};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        json_t *dump = dump_load(dump_folder, files[i]);
+        json_t *dump = dump_load(dump_file, files[i]);
         rvit_checkpoint *checkpoint = NULL;
         rvit_model *model = NULL;
         expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), NULL, &checkpoint));
@@ -187,7 +187,7 @@ static void pruned_heads(void **state)
 static void masked_heads(void **state)
 {
     (void)state;
-    json_t *dump = dump_load(dump_folder, "timm_gap.json");
+    json_t *dump = dump_load(dump_file, "timm_gap");
     rvit_checkpoint *checkpoint = NULL;
     rvit_model *model = NULL;
     expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), NULL, &checkpoint));

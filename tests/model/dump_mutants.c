@@ -2,7 +2,6 @@
  */
 #include "dumps.h"
 
-#include <dirent.h>
 #include <math.h>
 
 /* Of the model whose checkpoint is written. */
@@ -280,9 +279,9 @@ static int wrong_orders(const json_t *dump)
     return n;
 }
 
-static int mutants_of(const char *file_name)
+static int mutants_of(const char *name)
 {
-    json_t *dump = dump_load(dump_folder, file_name);
+    json_t *dump = dump_load(dump_file, name);
     rvit_checkpoint *checkpoint = dump_open(dump, NULL);
     info = (rvit_model_info)RVIT_MODEL_INFO_INIT;
     expect_ok(rvit_checkpoint_get_model_info(checkpoint, &info));
@@ -312,17 +311,11 @@ static void mutants(void **state)
     /* It is the dumps that are tested: once. */
     if (H.desc.backend != RVIT_BACKEND_CPU || H.desc.tier != RVIT_TIER_AUTO || H.desc.vector_bits != 0)
         skip();
-    DIR *entries = opendir(dump_folder);
-    assert_non_null(entries);
-    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
-        if (strstr(entry->d_name, ".json") == NULL)
-            continue;
-        const int own = mutants_of(entry->d_name);
+    for (const char *name; (name = dump_name(dump_file, n_dumps)) != NULL; n_dumps++) {
+        const int own = mutants_of(name);
         assert_true(own >= 3);
         n += own;
-        n_dumps++;
     }
-    closedir(entries);
     printf("%d mistakes in %d dumps\n", n, n_dumps);
     assert_true(n_dumps > 0);
 }

@@ -120,7 +120,7 @@ static void pixels(void **state)
         double tau;
         int32_t levels;
     } taus[] = {{0, 0}, {1.0 / 255, 1}, {0.0039215, 1}, {LEVELS / 255.0, LEVELS}, {0.0159, 4}, {1, 255}, {0.003, 0}};
-    json_t *dump = dump_load(dump_folder, "naflex_siglip2.json");
+    json_t *dump = dump_load(dump_file, "naflex_siglip2");
     rvit_checkpoint *checkpoint = dump_open(dump, NULL);
     rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
     recipe.height = recipe.width = 5 * PATCH;
@@ -165,10 +165,10 @@ static void pixels(void **state)
 static void nothing_repeats(void **state)
 {
     (void)state;
-    static const char *const dumps[] = {"naflex_siglip2.json",    "naflex_timm_gap.json", "native_timm_distilled.json",
-                                        "native_timm_eva02.json", "native_hf_clip.json",  "native_hf_dinov3.json"};
+    static const char *const dumps[] = {"naflex_siglip2",    "naflex_timm_gap", "native_timm_distilled",
+                                        "native_timm_eva02", "native_hf_clip",  "native_hf_dinov3"};
     for (size_t d = 0; d < sizeof dumps / sizeof *dumps; d++) {
-        json_t *dump = dump_load(dump_folder, dumps[d]);
+        json_t *dump = dump_load(dump_file, dumps[d]);
         rvit_checkpoint *checkpoint = dump_open(dump, NULL);
         rvit_model *model = NULL;
         rvit_model_info info = RVIT_MODEL_INFO_INIT;
@@ -195,7 +195,7 @@ static void nothing_repeats(void **state)
 static void refused(void **state)
 {
     (void)state;
-    json_t *dump = dump_load(dump_folder, "naflex_siglip2.json"), *bare = dump_load(dump_folder, "native_hf_clip.json");
+    json_t *dump = dump_load(dump_file, "naflex_siglip2"), *bare = dump_load(dump_file, "native_hf_clip");
     rvit_checkpoint *checkpoint = dump_open(dump, NULL), *untold;
     rvit_model *model = NULL, *other = NULL;
     expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, NULL, &model));

@@ -1,7 +1,6 @@
 /* Pooled rows and projections of whole models, against timm and Hugging Face in float64. */
 #include "dumps.h"
 
-#include <dirent.h>
 #include <math.h>
 #include "tools/cli/session_results.h"
 
@@ -99,9 +98,9 @@ static double run_pooled(const json_t *dump, const rvit_model_info *info, rvit_m
 }
 
 /* The pooled rows are what timm's and Hugging Face's heads read: their heads redone on them give their logits. */
-static int check_pooled(const char *file_name)
+static int check_pooled(const char *name)
 {
-    json_t *dump = dump_load(dump_folder, file_name);
+    json_t *dump = dump_load(dump_file, name);
     double largest = 0;
     if (strcmp(dump_text(dump, "dtype"), "F32") == 0) {
         rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
@@ -120,22 +119,17 @@ static int check_pooled(const char *file_name)
     }
     json_decref(dump);
     if (!(largest <= TOLERANCE))
-        printf("%s: pooled rows are off by %g\n", file_name, largest);
+        printf("%s: pooled rows are off by %g\n", name, largest);
     return largest <= TOLERANCE;
 }
 
 static void pooled_rows(void **state)
 {
     (void)state;
-    DIR *entries = opendir(dump_folder);
-    assert_non_null(entries);
     int n = 0, n_bad = 0;
-    for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
-        if (strstr(entry->d_name, ".json") != NULL) {
-            n++;
-            n_bad += !check_pooled(entry->d_name);
-        }
-    closedir(entries);
+    for (const char *name; (name = dump_name(dump_file, n)) != NULL; n++)
+        n_bad += !check_pooled(name);
+    assert_true(n > 0);
     if (n_bad > 0)
         fail_msg("of %d models %d differ", n, n_bad);
 }
@@ -144,30 +138,30 @@ static void what_projects(void **state)
 {
     (void)state;
     static const struct {
-        const char *file_name;
+        const char *name;
         int32_t width;
         const char *architecture; /* NULL: as the dump has it */
-    } models[] = {{"timm_map.json", 0, "vit_base_patch16_224"},
-                  {"timm_clip.json", 0, "vit_base_patch16_224"},
-                  {"hf_clip.json", 24, NULL},
-                  {"open_clip.json", 10, NULL},
-                  {"timm_clip.json", 10, NULL},
-                  {"timm_inner_norms.json", 10, NULL},
-                  {"hf_siglip.json", 96, NULL},
-                  {"timm_map.json", 64, NULL},
-                  {"hf_clip_bare.json", 0, NULL},
-                  {"timm_clip_bare.json", 0, NULL},
-                  {"hf_clip_classifier.json", 0, NULL},
-                  {"hf_siglip_classifier.json", 0, NULL},
-                  {"timm_map_head.json", 0, NULL},
-                  {"timm_plain.json", 0, NULL},
-                  {"hf_dinov2.json", 0, NULL}};
+    } models[] = {{"timm_map", 0, "vit_base_patch16_224"},
+                  {"timm_clip", 0, "vit_base_patch16_224"},
+                  {"hf_clip", 24, NULL},
+                  {"open_clip", 10, NULL},
+                  {"timm_clip", 10, NULL},
+                  {"timm_inner_norms", 10, NULL},
+                  {"hf_siglip", 96, NULL},
+                  {"timm_map", 64, NULL},
+                  {"hf_clip_bare", 0, NULL},
+                  {"timm_clip_bare", 0, NULL},
+                  {"hf_clip_classifier", 0, NULL},
+                  {"hf_siglip_classifier", 0, NULL},
+                  {"timm_map_head", 0, NULL},
+                  {"timm_plain", 0, NULL},
+                  {"hf_dinov2", 0, NULL}};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        json_t *dump = dump_load(dump_folder, models[i].file_name);
+        json_t *dump = dump_load(dump_file, models[i].name);
         if (models[i].architecture != NULL) {
             json_t *config = json_object_get(dump, "config");
             json_object_set_new(config, "architecture", json_string(models[i].architecture));
-            if (strcmp(models[i].file_name, "timm_map.json") == 0) {
+            if (strcmp(models[i].name, "timm_map") == 0) {
                 json_object_set_new(json_object_get(config, "model_args"), "class_token", json_false());
                 json_object_set_new(json_object_get(config, "model_args"), "global_pool", json_string("map"));
             } else {
@@ -179,7 +173,7 @@ static void what_projects(void **state)
         expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), NULL, &checkpoint));
         expect_ok(rvit_checkpoint_get_model_info(checkpoint, &info));
         if (info.embedding_dim != models[i].width)
-            fail_msg("%s: embedding_dim is %d, expected %d", models[i].file_name, (int)info.embedding_dim, (int)models[i].width);
+            fail_msg("%s: embedding_dim is %d, expected %d", models[i].name, (int)info.embedding_dim, (int)models[i].width);
         rvit_checkpoint_destroy(checkpoint);
         json_decref(dump);
     }

@@ -6,12 +6,12 @@
 #include <unistd.h>
 #include "tools/cli/session_results.h"
 
-const char *const qwen_dumps[N_QWEN_DUMPS] = {"qwen2_5_vl.json", "qwen2_5_vl_bare.json", "qwen2_5_vl_heads_80.json",
-                                              "qwen3_vl.json",   "qwen3_vl_bare.json",   "qwen3_vl_heads_72.json"};
+const char *const qwen_dumps[N_QWEN_DUMPS] = {"qwen2_5_vl", "qwen2_5_vl_bare", "qwen2_5_vl_heads_80",
+                                              "qwen3_vl",   "qwen3_vl_bare",   "qwen3_vl_heads_72"};
 
-qwen_encoder qwen_open(const char *file_name)
+qwen_encoder qwen_open(const char *name)
 {
-    qwen_encoder t = {.dump = dump_load(dump_folder, file_name), .info = RVIT_MODEL_INFO_INIT};
+    qwen_encoder t = {.dump = dump_load(dump_file, name), .info = RVIT_MODEL_INFO_INIT};
     rvit_checkpoint *checkpoint = dump_open(t.dump, NULL);
     expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, NULL, &t.model));
     expect_ok(rvit_model_get_info(t.model, &t.info));
@@ -164,7 +164,7 @@ static void grids(void **state)
 static void received(void **state)
 {
     (void)state;
-    qwen_encoder t = qwen_open("qwen2_5_vl.json");
+    qwen_encoder t = qwen_open("qwen2_5_vl");
     for (int32_t block = 0; block < 2; block++) {
         rvit_session_desc desc = dump_session_desc(t.dump, &t.info);
         desc.outputs = RVIT_OUTPUT_RECEIVED_ATTENTION;
@@ -199,9 +199,9 @@ static void received(void **state)
 static void from_images(void **state)
 {
     (void)state;
-    static const char *const names[] = {"qwen2_5_vl.json", "qwen3_vl.json"};
+    static const char *const names[] = {"qwen2_5_vl", "qwen3_vl"};
     for (int d = 0; d < 2; d++) {
-        json_t *dump = dump_load(dump_folder, names[d]);
+        json_t *dump = dump_load(dump_file, names[d]);
         const json_t *given = json_object_get(dump, "images"), *sizes = json_object_get(given, "sizes");
         const char *beside = temporary_path("preprocessor_config.json");
         assert_int_equal(json_dump_file(json_object_get(given, "processor"), beside, 0), 0);
@@ -319,9 +319,9 @@ static void swap_patches(const char *name, int32_t rank, const int64_t *shape, f
 static void mistakes(void **state)
 {
     (void)state;
-    static const char old[] = "qwen2_5_vl.json", new[] = "qwen3_vl.json";
+    static const char old[] = "qwen2_5_vl", new[] = "qwen3_vl";
     static const struct {
-        const char *file_name, *key, *value;
+        const char *name, *key, *value;
         int deepstack; /* 1: changes only the deepstack rows */
     } wrong[] = {{old, "fullatt_block_indexes", "[0, 1, 2]", 0},
                  {old, "fullatt_block_indexes", "[]", 0},
@@ -336,7 +336,7 @@ static void mistakes(void **state)
                  {old, NULL, NULL, 0},
                  {new, NULL, NULL, 0}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        json_t *dump = dump_load(dump_folder, wrong[i].file_name);
+        json_t *dump = dump_load(dump_file, wrong[i].name);
         json_t *vision = json_object_get(json_object_get(dump, "config"), "vision_config");
         if (wrong[i].key != NULL)
             assert_int_equal(json_object_set_new(vision, wrong[i].key, json_loads(wrong[i].value, JSON_DECODE_ANY, NULL)), 0);
@@ -358,7 +358,7 @@ static void mistakes(void **state)
         const float *got = session_floats(session, wrong[i].deepstack ? RVIT_RESULT_DEEPSTACK : RVIT_RESULT_MERGED);
         const double difference = dump_difference(wanted, got, info.merged_dim, NULL);
         if (!(difference >= 1e-3))
-            fail_msg("%s: a wrong %s (%s) changes the outputs by only %g", wrong[i].file_name,
+            fail_msg("%s: a wrong %s (%s) changes the outputs by only %g", wrong[i].name,
                      wrong[i].key == NULL ? "order in a merge group" : wrong[i].key, wrong[i].key == NULL ? "" : wrong[i].value,
                      difference);
         rvit_session_destroy(session);
@@ -371,7 +371,7 @@ static void mistakes(void **state)
 static void refused_sessions(void **state)
 {
     (void)state;
-    qwen_encoder old = qwen_open("qwen2_5_vl.json"), new = qwen_open("qwen3_vl.json");
+    qwen_encoder old = qwen_open("qwen2_5_vl"), new = qwen_open("qwen3_vl");
     rvit_session *session = NULL;
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     expect_status(rvit_session_create(new.model, &desc, &session), RVIT_UNSUPPORTED, "variable_resolution is 0, but the model merges");
@@ -419,7 +419,7 @@ static void refused_sessions(void **state)
 static void refused_runs(void **state)
 {
     (void)state;
-    qwen_encoder t = qwen_open("qwen3_vl.json");
+    qwen_encoder t = qwen_open("qwen3_vl");
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.variable_resolution = 1;
     desc.input = RVIT_INPUT_PATCHES;

@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-static const char old[] = "qwen2_5_vl.json", new[] = "qwen3_vl.json";
+static const char old[] = "qwen2_5_vl", new[] = "qwen3_vl";
 
 static void expect_refused(const json_t *dump, rvit_status status, const char *word)
 {
@@ -17,7 +17,7 @@ static void configurations(void **state)
 {
     (void)state;
     static const struct {
-        const char *file_name, *key, *value;
+        const char *name, *key, *value;
         rvit_status status;
         const char *word;
     } cases[] = {
@@ -47,7 +47,7 @@ static void configurations(void **state)
         {new, "num_position_embeddings", "16", RVIT_BAD_FILE, "the position table is for 25 patches"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        json_t *dump = dump_load(dump_folder, cases[i].file_name);
+        json_t *dump = dump_load(dump_file, cases[i].name);
         json_t *vision = json_object_get(json_object_get(dump, "config"), "vision_config");
         assert_int_equal(json_object_set_new(vision, cases[i].key, json_loads(cases[i].value, JSON_DECODE_ANY, NULL)), 0);
         expect_refused(dump, cases[i].status, cases[i].word);
@@ -60,20 +60,20 @@ static void model_types(void **state)
 {
     (void)state;
     static const struct {
-        const char *file_name, *type;
+        const char *name, *type;
         rvit_status status;
         const char *word;
     } cases[] = {{old, "qwen3_vl", RVIT_BAD_FILE, ""},
                  {new, "qwen2_5_vl", RVIT_BAD_FILE, ""},
                  {old, "qwen2_vl", RVIT_UNSUPPORTED, "model_type 'qwen2_vl' is not supported"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        json_t *dump = dump_load(dump_folder, cases[i].file_name), *config = json_object_get(dump, "config");
+        json_t *dump = dump_load(dump_file, cases[i].name), *config = json_object_get(dump, "config");
         assert_int_equal(json_object_set_new(config, "model_type", json_string(cases[i].type)), 0);
         assert_int_equal(json_object_set_new(json_object_get(config, "vision_config"), "model_type", json_string(cases[i].type)), 0);
         expect_refused(dump, cases[i].status, cases[i].word);
         json_decref(dump);
     }
-    json_t *dump = dump_load(dump_folder, old);
+    json_t *dump = dump_load(dump_file, old);
     rvit_checkpoint *checkpoint = NULL;
     const char *path = dump_checkpoint(dump);
     (void)unlink(temporary_path("config.json"));
@@ -81,7 +81,7 @@ static void model_types(void **state)
                   "how many patches are merged, the windows of attention, the blocks without windows, the deepstack blocks");
     json_decref(dump);
     /* Another model that contains the encoder. */
-    dump = dump_load(dump_folder, new);
+    dump = dump_load(dump_file, new);
     assert_int_equal(json_object_set_new(json_object_get(dump, "config"), "model_type", json_string("of_nobody")), 0);
     expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), NULL, &checkpoint));
     rvit_checkpoint_destroy(checkpoint);
@@ -103,7 +103,7 @@ static void tensors(void **state)
 {
     (void)state;
     static const struct {
-        const char *file_name, *name, *other, *shape;
+        const char *model, *tensor, *other, *shape;
         rvit_status status;
         const char *word;
     } cases[] = {
@@ -123,7 +123,7 @@ static void tensors(void **state)
          "tensor 'model.visual.deepstack_merger_list.1.norm.weight' is missing"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        json_t *dump = dump_load(dump_folder, cases[i].file_name), *tensor = find_tensor(dump, cases[i].name);
+        json_t *dump = dump_load(dump_file, cases[i].model), *tensor = find_tensor(dump, cases[i].tensor);
         if (cases[i].other != NULL)
             assert_int_equal(json_array_set_new(tensor, 0, json_string(cases[i].other)), 0);
         if (cases[i].shape != NULL)
@@ -137,7 +137,7 @@ static void tensors(void **state)
 static void other_sizes(void **state)
 {
     (void)state;
-    json_t *dump = dump_load(dump_folder, old);
+    json_t *dump = dump_load(dump_file, old);
     json_array_set_new(find_tensor(dump, "visual.merger.mlp.0.weight"), 1, json_pack("[i, i]", 288, 288));
     json_array_set_new(find_tensor(dump, "visual.merger.mlp.0.bias"), 1, json_pack("[i]", 288));
     json_array_set_new(find_tensor(dump, "visual.merger.mlp.2.weight"), 1, json_pack("[i, i]", 12, 288));
@@ -145,7 +145,7 @@ static void other_sizes(void **state)
     assert_int_equal(json_object_set_new(vision, "spatial_merge_size", json_integer(3)), 0);
     expect_refused(dump, RVIT_UNSUPPORTED, "the model merges 3 x 3 patches, which is not supported");
     json_decref(dump);
-    dump = dump_load(dump_folder, old);
+    dump = dump_load(dump_file, old);
     json_array_set_new(find_tensor(dump, "visual.merger.mlp.2.weight"), 1, json_pack("[i, i]", 10, 128));
     json_array_set_new(find_tensor(dump, "visual.merger.mlp.2.bias"), 1, json_pack("[i]", 10));
     vision = json_object_get(json_object_get(dump, "config"), "vision_config");
@@ -175,7 +175,7 @@ static void expect_fact(const json_t *dump, const char *wanted, const char *valu
 static void facts(void **state)
 {
     (void)state;
-    json_t *dump = dump_load(dump_folder, old), *vision = json_object_get(json_object_get(dump, "config"), "vision_config");
+    json_t *dump = dump_load(dump_file, old), *vision = json_object_get(json_object_get(dump, "config"), "vision_config");
     expect_fact(dump, "window", "16", "config.json: vision_config.window_size");
     expect_fact(dump, "full attention", "1", "config.json: vision_config.fullatt_block_indexes");
     expect_fact(dump, "deepstack blocks", "none", "the default of model_type 'qwen2_5_vl_vision'");
@@ -183,13 +183,13 @@ static void facts(void **state)
     assert_int_equal(json_object_del(vision, "fullatt_block_indexes"), 0);
     expect_fact(dump, "full attention", "7, 15, 23, 31", "fullatt_block_indexes (default)");
     json_decref(dump);
-    dump = dump_load(dump_folder, new);
+    dump = dump_load(dump_file, new);
     expect_fact(dump, "window", "0", "the default of model_type 'qwen3_vl_vision'");
     expect_fact(dump, "deepstack blocks", "0, 1", "config.json: vision_config.deepstack_visual_indexes");
     expect_fact(dump, "resample", "bilinear, corners aligned", "the default of model_type 'qwen3_vl_vision'");
     expect_fact(dump, "rotary base", "10000", "the default of model_type 'qwen3_vl_vision'");
     json_decref(dump);
-    dump = dump_load(dump_folder, "qwen3_vl_bare.json");
+    dump = dump_load(dump_file, "qwen3_vl_bare");
     expect_fact(dump, "rotary base", "10000", "rope_parameters.rope_theta");
     json_decref(dump);
 }
@@ -208,7 +208,7 @@ static void processors(void **state)
                  {"{\"patch_size\":14}", 3136, 1003520, NULL},
                  {"{\"min_pixels\":99,\"max_pixels\":98}", 0, 0, "the minimum of 99 pixels exceeds the maximum of 98"},
                  {"{\"min_pixels\":0}", 0, 0, "min_pixels is 0, expected 1..1099511627776"}};
-    json_t *dump = dump_load(dump_folder, new);
+    json_t *dump = dump_load(dump_file, new);
     const char *beside = temporary_path("preprocessor_config.json"), *path = dump_checkpoint(dump);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         json_t *text = json_loads(cases[i].text, 0, NULL);

@@ -5,7 +5,7 @@
 #include <math.h>
 #include "tools/cli/session_results.h"
 
-static const char *const names[] = {"qwen2_5_vl.json", "qwen3_vl.json"};
+static const char *const names[] = {"qwen2_5_vl", "qwen3_vl"};
 enum { N_ENCODERS = 2, MAX_IMAGES = 4, MAX_LEN = 60 };
 
 /* A model with a preprocessor_config.json that sets std to 0.5. */
@@ -117,7 +117,7 @@ static void merging_mistakes(void **state)
 {
     (void)state;
     for (int d = 0; d < N_ENCODERS; d++) {
-        json_t *dump = dump_load(dump_folder, names[d]), *largest = json_object(), *prune, *moved;
+        json_t *dump = dump_load(dump_file, names[d]), *largest = json_object(), *prune, *moved;
         const char *mistake;
         size_t index;
         json_array_foreach(json_object_get(dump, "pruned"), index, prune)

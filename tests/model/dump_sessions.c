@@ -3,9 +3,8 @@
 #include "reference/hiprune.h"
 #include "tools/cli/session_results.h"
 
-static const char *const pooled[] = {
-    "timm_mean.json",    "timm_mean_fc_norm.json", "timm_map.json",   "timm_map_head.json", "hf_dinov2_classifier.json",
-    "timm_pe_core.json", "hf_aimv2.json",          "timm_aimv2.json", "timm_eva02.json",    "open_clip.json"};
+static const char *const pooled[] = {"timm_mean",    "timm_mean_fc_norm", "timm_map",   "timm_map_head", "hf_dinov2_classifier",
+                                     "timm_pe_core", "hf_aimv2",          "timm_aimv2", "timm_eva02",    "open_clip"};
 
 /* Other values of the same magnitude. */
 static void reverse(const char *name, int32_t rank, const int64_t *shape, float *values)
@@ -66,7 +65,7 @@ static void updates(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof pooled / sizeof *pooled; i++)
         for (int type = RVIT_F32; type <= RVIT_F16; type++) {
-            json_t *dump = dump_load(dump_folder, pooled[i]);
+            json_t *dump = dump_load(dump_file, pooled[i]);
             rvit_model *model = model_of(dump, (rvit_dtype)type);
             const rvit_model_info info = info_of(model);
             const size_t size = 2 * (size_t)info.n_classes * sizeof(float);
@@ -95,11 +94,11 @@ static void other_pooling(void **state)
 {
     (void)state;
     static const struct {
-        const char *file_name, *key, *value, *word;
-    } cases[] = {{"timm_mean.json", "global_pool", "token", "pooling is 1 in the checkpoint, but 2 in the model"},
-                 {"timm_pe_core.json", "attn_pool_num_heads", "4", "number of heads of the attention pooling is 4 in the checkpoint, but"}};
+        const char *name, *key, *value, *word;
+    } cases[] = {{"timm_mean", "global_pool", "token", "pooling is 1 in the checkpoint, but 2 in the model"},
+                 {"timm_pe_core", "attn_pool_num_heads", "4", "number of heads of the attention pooling is 4 in the checkpoint, but"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        json_t *dump = dump_load(dump_folder, cases[i].file_name), *args = json_object_get(json_object_get(dump, "config"), "model_args");
+        json_t *dump = dump_load(dump_file, cases[i].name), *args = json_object_get(json_object_get(dump, "config"), "model_args");
         rvit_model *model = model_of(dump, RVIT_F32);
         const rvit_model_info info = info_of(model);
         rvit_session *session = session_of(model, 0);
@@ -121,7 +120,7 @@ static void views(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof pooled / sizeof *pooled; i++) {
-        json_t *dump = dump_load(dump_folder, pooled[i]);
+        json_t *dump = dump_load(dump_file, pooled[i]);
         rvit_model *model = model_of(dump, RVIT_F32);
         const rvit_model_info info = info_of(model);
         const int64_t images_size = 2 * (int64_t)info.channels * info.image_height * info.image_width * 4;
@@ -156,44 +155,44 @@ static void refused(void **state)
 {
     (void)state;
     static const struct {
-        const char *file_name, *key, *value, *dropped; /* a field of the config and its value as JSON; a tensor that is lost */
+        const char *name, *key, *value, *dropped; /* a field of the config and its value as JSON; a tensor that is lost */
         rvit_status status;
         const char *word;
     } cases[] = {
-        {"hf_dinov2_gated.json", "use_swiglu_ffn", "null", NULL, RVIT_BAD_FILE,
+        {"hf_dinov2_gated", "use_swiglu_ffn", "null", NULL, RVIT_BAD_FILE,
          "the tensors have MLPs with a gate (SwiGLU), but the model has none"},
-        {"hf_aimv2.json", "is_native", "true", "embeddings.position_embedding.weight", RVIT_UNSUPPORTED,
+        {"hf_aimv2", "is_native", "true", "embeddings.position_embedding.weight", RVIT_UNSUPPORTED,
          "the model has sinusoidal positions, which is not supported (config.json: is_native)"},
-        {"hf_aimv2.json", NULL, NULL, "embeddings.position_embedding.weight", RVIT_BAD_FILE,
+        {"hf_aimv2", NULL, NULL, "embeddings.position_embedding.weight", RVIT_BAD_FILE,
          "tensor 'embeddings.position_embedding.weight' is missing"},
-        {"hf_aimv2.json", NULL, NULL, "head.v_proj.weight", RVIT_BAD_FILE, "tensor 'head.v_proj.weight' is missing"},
-        {"hf_aimv2.json", "use_head", "false", NULL, RVIT_BAD_FILE, "the weights have attention pooling, but pooling is none"},
-        {"hf_aimv2_no_head.json", "use_head", "true", NULL, RVIT_BAD_FILE, "the model has attention pooling"},
-        {"hf_siglip.json", "model_type", "\"siglip2_vision_model\"", NULL, RVIT_BAD_FILE,
+        {"hf_aimv2", NULL, NULL, "head.v_proj.weight", RVIT_BAD_FILE, "tensor 'head.v_proj.weight' is missing"},
+        {"hf_aimv2", "use_head", "false", NULL, RVIT_BAD_FILE, "the weights have attention pooling, but pooling is none"},
+        {"hf_aimv2_no_head", "use_head", "true", NULL, RVIT_BAD_FILE, "the model has attention pooling"},
+        {"hf_siglip", "model_type", "\"siglip2_vision_model\"", NULL, RVIT_BAD_FILE,
          "tensor 'embeddings.patch_embedding.weight' belongs to a convolution, but the model has a linear layer (config.json"},
-        {"naflex_siglip2.json", "model_type", "\"siglip_vision_model\"", NULL, RVIT_BAD_FILE,
+        {"naflex_siglip2", "model_type", "\"siglip_vision_model\"", NULL, RVIT_BAD_FILE,
          "tensor 'embeddings.patch_embedding.weight' belongs to a linear layer, but the model has a convolution (config.json"},
-        {"naflex_siglip2.json", "num_patches", "20", NULL, RVIT_BAD_FILE, "num_patches is 20, expected a square"},
-        {"naflex_siglip2.json", "num_patches", "16", NULL, RVIT_BAD_FILE,
+        {"naflex_siglip2", "num_patches", "20", NULL, RVIT_BAD_FILE, "num_patches is 20, expected a square"},
+        {"naflex_siglip2", "num_patches", "16", NULL, RVIT_BAD_FILE,
          "the position table is for 25 patches, but images have 16 x 16 pixels (config.json: num_patches"},
-        {"naflex_timm_gap.json", "architecture", "\"naflexvit_base_patch16_par_gap\"", NULL, RVIT_UNSUPPORTED,
+        {"naflex_timm_gap", "architecture", "\"naflexvit_base_patch16_par_gap\"", NULL, RVIT_UNSUPPORTED,
          "a position table that keeps its aspect ratio for all images, which is not supported"},
-        {"naflex_timm_siglip.json", "architecture", "\"vit_of_nobody\"", NULL, RVIT_UNSUPPORTED, "how the position table is resampled"},
-        {"naflex_timm_gap.json", NULL, NULL, "embeds.reg_token", RVIT_BAD_FILE,
+        {"naflex_timm_siglip", "architecture", "\"vit_of_nobody\"", NULL, RVIT_UNSUPPORTED, "how the position table is resampled"},
+        {"naflex_timm_gap", NULL, NULL, "embeds.reg_token", RVIT_BAD_FILE,
          "the number of register tokens is 0 in the tensors, but should be 3"},
-        {"hf_dinov3.json", NULL, NULL, "embeddings.cls_token", RVIT_BAD_FILE, "the weights have no CLS token"},
-        {"timm_dinov3.json", NULL, NULL, "cls_token", RVIT_BAD_FILE, "the weights have no CLS token"},
-        {"timm_dinov3_biases.json", NULL, NULL, "cls_token", RVIT_BAD_FILE, "tensor 'cls_token' is missing, but the model has a CLS token"},
-        {"hf_aimv2.json", NULL, NULL, "embeddings.rms_norm.weight", RVIT_BAD_FILE, "tensor 'embeddings.rms_norm.weight' is missing"},
-        {"timm_dinov3.json", NULL, NULL, "reg_token", RVIT_BAD_FILE, "the number of register tokens is 0 in the tensors, but should be 4"},
-        {"timm_aimv2.json", NULL, NULL, "patch_embed.norm.weight", RVIT_BAD_FILE, "tensor 'patch_embed.norm.weight' is missing"},
-        {"timm_mean.json", "model_args",
+        {"hf_dinov3", NULL, NULL, "embeddings.cls_token", RVIT_BAD_FILE, "the weights have no CLS token"},
+        {"timm_dinov3", NULL, NULL, "cls_token", RVIT_BAD_FILE, "the weights have no CLS token"},
+        {"timm_dinov3_biases", NULL, NULL, "cls_token", RVIT_BAD_FILE, "tensor 'cls_token' is missing, but the model has a CLS token"},
+        {"hf_aimv2", NULL, NULL, "embeddings.rms_norm.weight", RVIT_BAD_FILE, "tensor 'embeddings.rms_norm.weight' is missing"},
+        {"timm_dinov3", NULL, NULL, "reg_token", RVIT_BAD_FILE, "the number of register tokens is 0 in the tensors, but should be 4"},
+        {"timm_aimv2", NULL, NULL, "patch_embed.norm.weight", RVIT_BAD_FILE, "tensor 'patch_embed.norm.weight' is missing"},
+        {"timm_mean", "model_args",
          "{\"num_heads\":1,\"embed_dim\":64,\"depth\":2,\"img_size\":64,\"global_pool\":\"avg\",\"pool_include_prefix\":true}", NULL,
          RVIT_UNSUPPORTED, "the model has a mean that includes prefix tokens"},
-        {"timm_pe_core.json", "architecture", "\"vit_of_nobody\"", NULL, RVIT_UNSUPPORTED, "(the name 'vit_of_nobody' does not say)"},
+        {"timm_pe_core", "architecture", "\"vit_of_nobody\"", NULL, RVIT_UNSUPPORTED, "(the name 'vit_of_nobody' does not say)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        json_t *dump = dump_load(dump_folder, cases[i].file_name), *config = json_object_get(dump, "config"), *tensor;
+        json_t *dump = dump_load(dump_file, cases[i].name), *config = json_object_get(dump, "config"), *tensor;
         json_t *tensors = json_object_get(dump, "tensors");
         size_t index;
         if (cases[i].key != NULL)
@@ -207,7 +206,7 @@ static void refused(void **state)
         rvit_checkpoint *checkpoint = NULL;
         const rvit_status status = rvit_checkpoint_open(dump_checkpoint(dump), NULL, &checkpoint);
         if (status != cases[i].status || strstr(rvit_status_detail(), cases[i].word) == NULL)
-            fail_msg("%s, %s: expected \"%s\", got %s: %s", cases[i].file_name, cases[i].key != NULL ? cases[i].key : cases[i].dropped,
+            fail_msg("%s, %s: expected \"%s\", got %s: %s", cases[i].name, cases[i].key != NULL ? cases[i].key : cases[i].dropped,
                      cases[i].word, rvit_status_name(status), status == RVIT_OK ? "" : rvit_status_detail());
         json_decref(dump);
     }
@@ -218,7 +217,7 @@ static void hiprune_in_a_high_image(void **state)
 {
     (void)state;
     enum { PATCHES = 12, COLUMNS = 3, LINES = 4, IMAGES = 4 };
-    json_t *dump = dump_load(dump_folder, "timm_high.json");
+    json_t *dump = dump_load(dump_file, "timm_high");
     rvit_model *model = model_of(dump, RVIT_F32);
     const rvit_model_info info = info_of(model);
     assert_int_equal(info.tokens - info.n_prefix, PATCHES);

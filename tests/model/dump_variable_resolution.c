@@ -2,9 +2,9 @@
 #include "dumps.h"
 #include "tools/cli/session_results.h"
 
-static const char pruned_dump[] = "naflex_siglip2.json";
-static const char *const dumps[] = {pruned_dump,           "naflex_timm_gap.json", "native_timm_distilled.json", "native_timm_eva02.json",
-                                    "native_hf_clip.json", "native_hf_dinov3.json"};
+static const char pruned_dump[] = "naflex_siglip2";
+static const char *const dumps[] = {pruned_dump,         "naflex_timm_gap", "native_timm_distilled",
+                                    "native_timm_eva02", "native_hf_clip",  "native_hf_dinov3"};
 enum { N_DUMPS = sizeof dumps / sizeof *dumps };
 
 typedef struct subject {
@@ -13,9 +13,9 @@ typedef struct subject {
     rvit_model_info info;
 } subject;
 
-static subject open_subject(const char *file_name)
+static subject open_subject(const char *name)
 {
-    subject s = {.dump = dump_load(dump_folder, file_name), .info = RVIT_MODEL_INFO_INIT};
+    subject s = {.dump = dump_load(dump_file, name), .info = RVIT_MODEL_INFO_INIT};
     rvit_checkpoint *checkpoint = dump_open(s.dump, NULL);
     expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, NULL, &s.model));
     expect_ok(rvit_model_get_info(s.model, &s.info));
@@ -266,7 +266,7 @@ static void replays(void **state)
 static void masks_and_grids(void **state)
 {
     (void)state;
-    subject s = open_subject("native_timm_distilled.json");
+    subject s = open_subject("native_timm_distilled");
     const int32_t *grids = dump_grids(s.dump), n_images = (int32_t)dump_integer(s.dump, "n_images"), dim = s.info.dim;
     rvit_session_desc desc = dump_session_desc(s.dump, &s.info);
     desc.outputs = RVIT_OUTPUT_FEATURES;
@@ -406,7 +406,7 @@ static void refused_sessions(void **state)
         {1, 0, 0, 0, 0, 1, RVIT_PRUNE_HIPRUNE, RVIT_UNSUPPORTED, "hiprune needs the neighbours of a patch"},
         {1, 0, 0, 0, 0, 2, RVIT_PRUNE_DYNAMICVIT, RVIT_UNSUPPORTED, "give one block"},
     };
-    subject s = open_subject("native_timm_distilled.json");
+    subject s = open_subject("native_timm_distilled");
     rvit_session *session = NULL;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
@@ -448,7 +448,7 @@ static void refused_sessions(void **state)
 /* Patches from wherever a run may have them: the same bits. */
 static void places_of(rvit_prune_type type)
 {
-    subject s = open_subject("native_timm_distilled.json");
+    subject s = open_subject("native_timm_distilled");
     rvit_session_desc plain = dump_session_desc(s.dump, &s.info);
     json_t *tiles = json_pack("{s:[i, i], s:f}", "tile", 2, 2, "step", 0.0);
     prune_in(&plain)->type = type;
@@ -578,7 +578,7 @@ static int64_t in_256s(int64_t size)
 static void memory(void **state)
 {
     (void)state;
-    subject s = open_subject("native_hf_dinov3.json");
+    subject s = open_subject("native_hf_dinov3");
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     rvit_memory_info info = RVIT_MEMORY_INFO_INIT;
     desc.variable_resolution = 1;
@@ -609,7 +609,7 @@ static void memory(void **state)
 static void updates(void **state)
 {
     (void)state;
-    subject s = open_subject("native_hf_vit.json");
+    subject s = open_subject("native_hf_vit");
     rvit_session_desc desc = dump_session_desc(s.dump, &s.info);
     rvit_checkpoint *checkpoint = NULL;
     rvit_checkpoint_desc other = RVIT_CHECKPOINT_DESC_INIT;

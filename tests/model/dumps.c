@@ -6,7 +6,7 @@
 
 enum { IMAGE_STREAM = 1 << 20 };
 
-const char *dump_folder;
+const char *dump_file;
 void (*dump_change)(const char *name, int32_t rank, const int64_t *shape, float *values);
 
 /* -1 to 1, in steps that a float16 holds. */
@@ -280,15 +280,73 @@ double dump_run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dtyp
     return largest;
 }
 
-json_t *dump_load(const char *in, const char *file_name)
+enum { MAX_DUMPS = 256, MAX_NAME = 64 };
+
+/* A file of make_dumps.py, in memory as long as the program runs. */
+typedef struct dump_bundle {
+    const char *path;
+    int n;
+    char names[MAX_DUMPS][MAX_NAME];
+    const char *lines[MAX_DUMPS + 1]; /* one dump each */
+} dump_bundle;
+
+static void read_bundle(const char *path, dump_bundle *out)
 {
-    char path[1024];
-    snprintf(path, sizeof path, "%s/%s", in, file_name);
-    json_error_t error;
-    json_t *dump = json_load_file(path, 0, &error);
-    if (dump == NULL)
-        fail_msg("%s: %s", path, error.text);
-    return dump;
+    static const char start[] = "{\"name\":\"";
+    FILE *file = fopen(path, "rb");
+    if (file == NULL || fseek(file, 0, SEEK_END) != 0)
+        fail_msg("%s: cannot be read", path);
+    const size_t size = (size_t)ftell(file);
+    char *text = malloc(size + 1);
+    rewind(file);
+    assert_true(text != NULL && fread(text, 1, size, file) == size && fclose(file) == 0);
+    text[size] = '\0';
+    const char *line = text;
+    for (; *line != '\0'; line = strchr(line, '\n') + 1) {
+        const char *name = line + strlen(start), *end = strchr(name, '"');
+        if (out->n == MAX_DUMPS || strncmp(line, start, strlen(start)) != 0 || end == NULL || end - name >= MAX_NAME ||
+            strchr(line, '\n') == NULL)
+            fail_msg("%s: line %d is not a dump", path, out->n + 1);
+        memcpy(out->names[out->n], name, (size_t)(end - name));
+        out->lines[out->n++] = line;
+    }
+    out->lines[out->n] = line;
+    out->path = path;
+}
+
+static const dump_bundle *bundle_of(const char *path)
+{
+    static dump_bundle bundles[2];
+    for (int i = 0; i < 2; i++) {
+        if (bundles[i].path == NULL)
+            read_bundle(path, &bundles[i]);
+        if (strcmp(bundles[i].path, path) == 0)
+            return &bundles[i];
+    }
+    fail_msg("%s: a third file of dumps", path);
+    return NULL;
+}
+
+const char *dump_name(const char *path, int i)
+{
+    const dump_bundle *bundle = bundle_of(path);
+    return i < bundle->n ? bundle->names[i] : NULL;
+}
+
+json_t *dump_load(const char *path, const char *name)
+{
+    const dump_bundle *bundle = bundle_of(path);
+    for (int i = 0; i < bundle->n; i++) {
+        if (strcmp(bundle->names[i], name) != 0)
+            continue;
+        json_error_t error;
+        json_t *dump = json_loadb(bundle->lines[i], (size_t)(bundle->lines[i + 1] - bundle->lines[i]), 0, &error);
+        if (dump == NULL)
+            fail_msg("%s: %s: %s", path, name, error.text);
+        return dump;
+    }
+    fail_msg("%s: no dump %s", path, name);
+    return NULL;
 }
 
 double *dump_tensor(const json_t *dump, const char *name)

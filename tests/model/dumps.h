@@ -9,12 +9,14 @@
 /* Outputs are of the order of 1. A wrong choice must change them by ten times this. */
 #define DUMP_TOLERANCE 1e-4
 
-/* Where the committed dumps lie. */
-extern const char *dump_folder;
+/* The committed dumps. */
+extern const char *dump_file;
 /* Changes the values of each tensor that dump_checkpoint writes; NULL: none. */
 extern void (*dump_change)(const char *name, int32_t rank, const int64_t *shape, float *values);
 
-json_t *dump_load(const char *in, const char *file_name);
+/* The name of dump i of a file; NULL: there are fewer. */
+const char *dump_name(const char *path, int i);
+json_t *dump_load(const char *path, const char *name);
 int64_t dump_integer(const json_t *object, const char *key);
 const char *dump_text(const json_t *object, const char *key);
 /* The path of a dump's checkpoint, with its configuration beside it; made if it has none. */

@@ -2,11 +2,12 @@
 """Reference outputs of timm's, Hugging Face's and torchvision's Vision Transformers, in float64, for weights and images that anyone can make
 again. Needs torch, torchvision, timm, transformers, safetensors and numpy from PyPI.
 
-  make_dumps.py --out DIR
-      Small models of every kind, as JSON: names and shapes of the tensors as the library in question names them, how each was filled,
-      and the outputs; and how far the library itself is off in float16 and bfloat16. tests/model/data was made so; test_dumps reads it.
-  make_dumps.py --errors DIR
-      Measures only the latter, for the dumps that are in DIR, and writes it there.
+  make_dumps.py --out FILE
+      Small models of every kind, a line of JSON each: names and shapes of the tensors as the library in question names them, how each was
+      filled, and the outputs; and how far the library itself is off in float16 and bfloat16. Lines of other models stay. This made
+      tests/model/dumps.jsonl, which test_dumps reads.
+  make_dumps.py --errors FILE
+      Measures only the errors, for the dumps that are in FILE, and writes them there.
   make_dumps.py --full PROGRAM [--only TEXT] [--keep DIR]
       Models of full size, with checkpoint files written by safetensors and transformers, and runs PROGRAM (test_dumps) over them, which
       prints the largest differences. Takes some minutes and 6 GB of memory; the files go to a temporary folder, or to DIR and stay.
@@ -46,8 +47,8 @@ NARROW = {"f16": torch.float16, "bf16": torch.bfloat16}
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="write the small dumps to this folder")
-    parser.add_argument("--errors", type=pathlib.Path, metavar="DIR", help="measure the 16-bit errors of the small dumps there")
+    parser.add_argument("--out", type=pathlib.Path, metavar="FILE", help="write the small dumps to this file")
+    parser.add_argument("--errors", type=pathlib.Path, metavar="FILE", help="measure the 16-bit errors of the small dumps there")
     parser.add_argument("--full", metavar="PROGRAM", help="make large models and run test_dumps over them")
     parser.add_argument("--only", default="", help="those models whose name holds this")
     parser.add_argument("--keep", type=pathlib.Path, help="leave the large files in this folder")
@@ -679,35 +680,46 @@ def full_models():
     yield lambda: HuggingFace("hf_deit_small_teacher", "DeiTForImageClassificationWithTeacher", **small)
 
 
-def write_dump(path, text, described):
-    tensors = ",\n".join(json.dumps(entry) for entry in described)
-    path.write_text(json.dumps(text)[:-1] + ',\n"tensors": [\n' + tensors + "]}\n")
+def short(value):
+    """Rounds numbers to 9 digits, which are enough for float32."""
+    if isinstance(value, float):
+        return float(f"{value:.9g}")
+    if isinstance(value, (list, tuple)):
+        return [short(one) for one in value]
+    return {key: short(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
-def measure_errors(folder, only):
+def read_dumps(path):
+    dumps = map(json.loads, path.read_text().splitlines() if path.exists() else ())
+    return {dump["name"]: dump for dump in dumps}
+
+
+def write_dumps(path, dumps):
+    path.write_text("".join(json.dumps(short(dump), separators=(",", ":")) + "\n" for _, dump in sorted(dumps.items())))
+
+
+def measure_errors(path, only):
+    dumps = read_dumps(path)
     for dump in small_models():
         if only not in dump.name:
             continue
-        path = folder / f"{dump.name}.json"
-        text = json.loads(path.read_text())
-        outputs, errors = dump.evaluate(fill(dump.shapes, dump.dtype)[0])
+        text = dumps[dump.name]
+        outputs, text["torch_errors"] = dump.evaluate(fill(dump.shapes, dump.dtype)[0])
         difference = float(abs(outputs.numpy() - numpy.array(text["outputs"])).max())
-        assert difference < 1e-9, f"{path}: the outputs now differ by {difference}"
-        described, exact = text.pop("tensors"), text.pop("outputs")
-        write_dump(path, {**text, "torch_errors": errors, "outputs": exact}, described)
-        print(f"{dump.name}: {errors}, outputs differ by {difference:.1g}", flush=True)
+        assert difference < 1e-7, f"{dump.name}: the outputs now differ by {difference}"
+        print(f"{dump.name}: {text['torch_errors']}, outputs differ by {difference:.1g}", flush=True)
+    write_dumps(path, dumps)
 
 
-def dump_small(folder, only):
-    folder.mkdir(parents=True, exist_ok=True)
+def dump_small(path, only):
+    dumps = read_dumps(path)
     for dump in small_models():
         if only not in dump.name:
             continue
         tensors, described = fill(dump.shapes, dump.dtype)
-        text = dump.describe(tensors)
-        path = folder / f"{dump.name}.json"
-        write_dump(path, text, described)
-        print(f"{path}: {path.stat().st_size} bytes, outputs of deviation {numpy.std(text['outputs']):.3f}")
+        dumps[dump.name] = text = {**dump.describe(tensors), "tensors": described}
+        print(f"{dump.name}: {len(json.dumps(short(text)))} bytes, outputs of deviation {numpy.std(text['outputs']):.3f}")
+    write_dumps(path, dumps)
 
 
 def run_full(program, only, folder):
@@ -722,9 +734,8 @@ def run_full(program, only, folder):
         del tensors
         text["file"] = str(path)
         text.pop("config")  # the real one lies in the file, or beside it
-        one = folder / f"dump_{dump.name}"
-        one.mkdir(exist_ok=True)
-        (one / f"{dump.name}.json").write_text(json.dumps(text))
+        one = folder / f"{dump.name}.jsonl"
+        write_dumps(one, {dump.name: text})
         print(f"{dump.name}: outputs of deviation {numpy.std(text['outputs']):.3f}", flush=True)
         failures += subprocess.run([program, "--dumps", str(one), "--backend", "cpu"], check=False).returncode != 0
     return failures

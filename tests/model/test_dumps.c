@@ -1,18 +1,15 @@
 /* Whole models against timm and Hugging Face in float64: the dumps of make_dumps.py, which says how they are made.
 
-     test_dumps [--data FOLDER] [--dumps FOLDER] and what every test program takes
+     test_dumps [--data FILE] [--dumps FILE] and what every test program takes
 
-   --data says where the committed dumps lie now, --dumps which others to take in their place. */
+   --data is the file of committed dumps, --dumps one whose models are run in place of theirs. */
 #include "dumps.h"
 
-#include <dirent.h>
-static const char *folder;
+static const char *file;
 
 /* Largest difference allowed: in float32 this part of the largest output, in 16 bits twice that of the library that made the dump. */
 static const rvit_dtype types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
 static const double tolerance = 1e-5;
-
-enum { MAX_DUMPS = 256 };
 
 static double tolerance_of(const json_t *dump, rvit_dtype dtype, double largest)
 {
@@ -24,9 +21,9 @@ static double tolerance_of(const json_t *dump, rvit_dtype dtype, double largest)
     return 2 * json_number_value(error);
 }
 
-static int check(const char *file_name)
+static int check(const char *name)
 {
-    json_t *dump = dump_load(folder, file_name);
+    json_t *dump = dump_load(file, name);
     rvit_checkpoint *checkpoint = dump_open(dump, NULL);
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
     expect_ok(rvit_checkpoint_get_model_info(checkpoint, &info));
@@ -48,11 +45,11 @@ static int check(const char *file_name)
 
 /* Quantised, every family is off by a little: int8 rounds away 6 times what bf16 does of a normal number (0.7 against 0.11 percent), e4m3
    24 times, and PyTorch's bf16 rounds more than that once. */
-static int check_quantized(const char *file_name)
+static int check_quantized(const char *name)
 {
     static const rvit_quantization kinds[] = {RVIT_QUANTIZATION_INT8, RVIT_QUANTIZATION_FP8};
     static const double most[] = {6, 24}, least[] = {0.1, 0.4};
-    json_t *dump = dump_load(folder, file_name);
+    json_t *dump = dump_load(file, name);
     rvit_checkpoint *checkpoint = dump_open(dump, NULL);
     const json_t *error = json_object_get(json_object_get(dump, "torch_errors"), "bf16");
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
@@ -80,29 +77,12 @@ static int check_quantized(const char *file_name)
     return good;
 }
 
-static int compare_names(const void *a, const void *b)
+static void check_all(int (*check_one)(const char *name))
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static void check_all(int (*check_one)(const char *file_name))
-{
-    DIR *entries = opendir(folder);
-    if (entries == NULL)
-        fail_msg("%s: cannot be opened", folder);
-    char *names[MAX_DUMPS];
     int n = 0, n_bad = 0;
-    for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
-        if (strstr(entry->d_name, ".json") != NULL) {
-            assert_true(n < MAX_DUMPS);
-            names[n] = scratch(strlen(entry->d_name) + 1);
-            strcpy(names[n++], entry->d_name);
-        }
-    closedir(entries);
+    for (const char *name; (name = dump_name(file, n)) != NULL; n++)
+        n_bad += !check_one(name);
     assert_true(n > 0);
-    qsort(names, (size_t)n, sizeof *names, compare_names);
-    for (int i = 0; i < n; i++)
-        n_bad += !check_one(names[i]);
     if (n_bad > 0)
         fail_msg("%d of %d models differ", n_bad, n);
 }
@@ -124,39 +104,39 @@ static void choices(void **state)
 {
     (void)state;
     static const struct {
-        const char *file_name;
+        const char *name;
         int32_t resample;
         float eps;
         int32_t n_heads, pooling;
     } wrong[] = {
-        {"timm_resampled.json", RVIT_RESAMPLE_BICUBIC, 0, 0, 0},
-        {"timm_resampled.json", RVIT_RESAMPLE_BILINEAR, 0, 0, 0},
-        {"timm_bicubic.json", RVIT_RESAMPLE_TIMM, 0, 0, 0},
-        {"timm_bicubic.json", RVIT_RESAMPLE_BILINEAR, 0, 0, 0},
-        {"timm_bilinear.json", RVIT_RESAMPLE_TIMM, 0, 0, 0},
-        {"timm_bilinear.json", RVIT_RESAMPLE_BICUBIC, 0, 0, 0},
-        {"timm_resampled_down.json", RVIT_RESAMPLE_BICUBIC, 0, 0, 0},
-        {"timm_heads_32.json", RVIT_RESAMPLE_DEFAULT, 0, 2, 0},
-        {"timm_heads_72.json", RVIT_RESAMPLE_DEFAULT, 0, 3, 0},
-        {"hf_vit_resampled.json", RVIT_RESAMPLE_TIMM, 0, 0, 0},
-        {"hf_vit_eps.json", RVIT_RESAMPLE_DEFAULT, 1e-12f, 0, 0},
-        {"hf_dinov2_resampled.json", RVIT_RESAMPLE_TIMM, 0, 0, 0},
-        {"hf_dinov2_registers_resampled.json", RVIT_RESAMPLE_BICUBIC, 0, 0, 0},
-        {"timm_mean.json", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_CLS},
-        {"timm_mean.json", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_MEAN_RAW},
-        {"timm_mean_fc_norm.json", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_CLS},
-        {"timm_mean_fc_norm.json", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_MEAN_RAW},
-        {"timm_mean_no_norm.json", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_CLS},
-        {"timm_cls_no_norm.json", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_MEAN},
-        {"timm_gap_registers.json", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_MEAN_RAW},
-        {"timm_map.json", RVIT_RESAMPLE_DEFAULT, 0, 1, 0},
-        {"hf_siglip.json", RVIT_RESAMPLE_DEFAULT, 0, 2, 0},
-        {"hf_siglip_classifier.json", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_MAP},
-        {"hf_clip_classifier.json", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_CLS},
-        {"hf_clip_classifier.json", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_MEAN},
+        {"timm_resampled", RVIT_RESAMPLE_BICUBIC, 0, 0, 0},
+        {"timm_resampled", RVIT_RESAMPLE_BILINEAR, 0, 0, 0},
+        {"timm_bicubic", RVIT_RESAMPLE_TIMM, 0, 0, 0},
+        {"timm_bicubic", RVIT_RESAMPLE_BILINEAR, 0, 0, 0},
+        {"timm_bilinear", RVIT_RESAMPLE_TIMM, 0, 0, 0},
+        {"timm_bilinear", RVIT_RESAMPLE_BICUBIC, 0, 0, 0},
+        {"timm_resampled_down", RVIT_RESAMPLE_BICUBIC, 0, 0, 0},
+        {"timm_heads_32", RVIT_RESAMPLE_DEFAULT, 0, 2, 0},
+        {"timm_heads_72", RVIT_RESAMPLE_DEFAULT, 0, 3, 0},
+        {"hf_vit_resampled", RVIT_RESAMPLE_TIMM, 0, 0, 0},
+        {"hf_vit_eps", RVIT_RESAMPLE_DEFAULT, 1e-12f, 0, 0},
+        {"hf_dinov2_resampled", RVIT_RESAMPLE_TIMM, 0, 0, 0},
+        {"hf_dinov2_registers_resampled", RVIT_RESAMPLE_BICUBIC, 0, 0, 0},
+        {"timm_mean", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_CLS},
+        {"timm_mean", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_MEAN_RAW},
+        {"timm_mean_fc_norm", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_CLS},
+        {"timm_mean_fc_norm", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_MEAN_RAW},
+        {"timm_mean_no_norm", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_CLS},
+        {"timm_cls_no_norm", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_MEAN},
+        {"timm_gap_registers", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_MEAN_RAW},
+        {"timm_map", RVIT_RESAMPLE_DEFAULT, 0, 1, 0},
+        {"hf_siglip", RVIT_RESAMPLE_DEFAULT, 0, 2, 0},
+        {"hf_siglip_classifier", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_MAP},
+        {"hf_clip_classifier", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_CLS},
+        {"hf_clip_classifier", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_MEAN},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        json_t *dump = dump_load(dump_folder, wrong[i].file_name);
+        json_t *dump = dump_load(dump_file, wrong[i].name);
         rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
         desc.image_size = (int32_t)dump_integer(dump, "image_size");
         desc.resample = (rvit_resample)wrong[i].resample;
@@ -167,7 +147,7 @@ static void choices(void **state)
         expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), &desc, &checkpoint));
         const double difference = dump_run(dump, checkpoint, RVIT_F32, RVIT_QUANTIZATION_NONE);
         if (difference <= 10 * DUMP_TOLERANCE)
-            fail_msg("%s: a wrong choice (%d, %g, %d, %d) is within %g", wrong[i].file_name, (int)wrong[i].resample, (double)wrong[i].eps,
+            fail_msg("%s: a wrong choice (%d, %g, %d, %d) is within %g", wrong[i].name, (int)wrong[i].resample, (double)wrong[i].eps,
                      (int)wrong[i].n_heads, (int)wrong[i].pooling, difference);
         rvit_checkpoint_destroy(checkpoint);
         json_decref(dump);
@@ -178,33 +158,33 @@ static void activations(void **state)
 {
     (void)state;
     static const struct {
-        const char *file_name;
+        const char *name;
         rvit_activation activation;
         double tolerances; /* the two GELUs are 4.7e-4 apart at most */
     } wrong[] = {
-        {"timm_quick_gelu.json", RVIT_ACTIVATION_GELU, 10},         {"timm_gelu_tanh.json", RVIT_ACTIVATION_GELU, 5},
-        {"timm_gelu_tanh.json", RVIT_ACTIVATION_QUICK_GELU, 10},    {"timm_silu.json", RVIT_ACTIVATION_QUICK_GELU, 10},
-        {"open_clip_quick_gelu.json", RVIT_ACTIVATION_GELU, 10},    {"timm_gated.json", RVIT_ACTIVATION_GELU, 10},
-        {"hf_clip_quick_gelu.json", RVIT_ACTIVATION_GELU_TANH, 10},
+        {"timm_quick_gelu", RVIT_ACTIVATION_GELU, 10},         {"timm_gelu_tanh", RVIT_ACTIVATION_GELU, 5},
+        {"timm_gelu_tanh", RVIT_ACTIVATION_QUICK_GELU, 10},    {"timm_silu", RVIT_ACTIVATION_QUICK_GELU, 10},
+        {"open_clip_quick_gelu", RVIT_ACTIVATION_GELU, 10},    {"timm_gated", RVIT_ACTIVATION_GELU, 10},
+        {"hf_clip_quick_gelu", RVIT_ACTIVATION_GELU_TANH, 10},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        json_t *dump = dump_load(dump_folder, wrong[i].file_name);
+        json_t *dump = dump_load(dump_file, wrong[i].name);
         rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
         desc.activation = wrong[i].activation;
         rvit_checkpoint *checkpoint = NULL;
         expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), &desc, &checkpoint));
         const double difference = dump_run(dump, checkpoint, RVIT_F32, RVIT_QUANTIZATION_NONE);
         if (difference <= wrong[i].tolerances * DUMP_TOLERANCE)
-            fail_msg("%s: a wrong activation (%d) is within %g", wrong[i].file_name, (int)wrong[i].activation, difference);
+            fail_msg("%s: a wrong activation (%d) is within %g", wrong[i].name, (int)wrong[i].activation, difference);
         rvit_checkpoint_destroy(checkpoint);
         json_decref(dump);
     }
 }
 
 /* Opens a dump's model with one member of its config changed; value: as JSON. */
-static double run_with(const char *file_name, const char *section, const char *key, const char *value)
+static double run_with(const char *name, const char *section, const char *key, const char *value)
 {
-    json_t *dump = dump_load(dump_folder, file_name), *config = json_object_get(dump, "config");
+    json_t *dump = dump_load(dump_file, name), *config = json_object_get(dump, "config");
     config = section == NULL ? config : json_object_get(config, section);
     assert_int_equal(json_object_set_new(config, key, json_loads(value, JSON_DECODE_ANY, NULL)), 0);
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
@@ -221,10 +201,10 @@ static double run_with(const char *file_name, const char *section, const char *k
 static void rotations(void **state)
 {
     (void)state;
-    static const char hf[] = "hf_dinov3.json", dinov3[] = "timm_dinov3.json", rope[] = "timm_rope.json", ape[] = "timm_rope_ape.json",
-                      reference[] = "timm_rope_reference.json", args[] = "model_args";
+    static const char hf[] = "hf_dinov3", dinov3[] = "timm_dinov3", rope[] = "timm_rope", ape[] = "timm_rope_ape",
+                      reference[] = "timm_rope_reference", args[] = "model_args";
     static const struct {
-        const char *file_name, *section, *key, *value;
+        const char *name, *section, *key, *value;
     } wrong[] = {
         {hf, NULL, "rope_theta", "10000"},
         {dinov3, args, "rope_temperature", "10000"},
@@ -244,9 +224,9 @@ static void rotations(void **state)
         {reference, args, "rope_temperature", "100"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        const double difference = run_with(wrong[i].file_name, wrong[i].section, wrong[i].key, wrong[i].value);
+        const double difference = run_with(wrong[i].name, wrong[i].section, wrong[i].key, wrong[i].value);
         if (difference <= 10 * DUMP_TOLERANCE)
-            fail_msg("%s: a wrong %s is within %g", wrong[i].file_name, wrong[i].key, difference);
+            fail_msg("%s: a wrong %s is within %g", wrong[i].name, wrong[i].key, difference);
     }
     /* Turning all rows by the same shift of their coordinates changes no product of patches, but those with the prefix. */
     assert_true(run_with(reference, args, "rope_grid_offset", "0") > 10 * DUMP_TOLERANCE);
@@ -256,7 +236,7 @@ static void rotations(void **state)
 static void names_in_memory(void **state)
 {
     (void)state;
-    json_t *dump = dump_load(dump_folder, "hf_dinov3.json"), *tensor;
+    json_t *dump = dump_load(dump_file, "hf_dinov3"), *tensor;
     size_t index;
     int n = 0;
     json_array_foreach(json_object_get(dump, "tensors"), index, tensor)
@@ -281,8 +261,8 @@ SUITE(dumps_suite, TEST(dumps), TEST(dumps_quantized), TEST(choices), TEST(activ
 
 int main(int argc, char **argv)
 {
-    dump_folder = harness_first_option(&argc, &argv, "--data", RVIT_DUMPS);
-    folder = harness_first_option(&argc, &argv, "--dumps", dump_folder);
+    dump_file = harness_first_option(&argc, &argv, "--data", RVIT_DUMPS);
+    file = harness_first_option(&argc, &argv, "--dumps", dump_file);
     const suite *const suites[] = {&dumps_suite,           &dump_heads_suite,      &dump_pooled_suite,
                                    &dump_mutants_suite,    &dump_sessions_suite,   &dump_variable_resolution_suite,
                                    &dump_pixels_suite,     &dump_qwen_suite,       &dump_qwen_batches_suite,
