@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import os
 from typing import TYPE_CHECKING, Any, Literal, Sequence, overload
 
