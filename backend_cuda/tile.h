@@ -328,23 +328,23 @@ typedef struct rvit_cu_norm_tile {
 
 rvit_cu_norm_tile rvit_cu_tile_layernorm(const rvit_cu_machine *machine, int64_t rows, int32_t dim);
 
-/* Select and match: threads per CTA, and CTAs (parts) that share an image while the kernel reads whole rows. */
+/* Select and bipartite_match: threads per CTA, and CTAs (parts) that share an image while the kernel reads whole rows. */
 typedef struct rvit_cu_image_tile {
     int32_t threads, parts;
     int32_t shared;    /* bytes */
-    int32_t held_rows; /* match: merge groups whose metrics fit in shared memory */
-    int32_t splits;    /* match: the metrics have their own launch, and parts share the search */
+    int32_t held_rows; /* bipartite_match: merge groups whose metrics fit in shared memory */
+    int32_t splits;    /* bipartite_match: the metrics have their own launch, and parts share the search */
 } rvit_cu_image_tile;
 
 /* len: rows of one image at most. reads_rows: scores are computed from rows. */
 rvit_cu_image_tile rvit_cu_tile_select(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t reads_rows);
 
 rvit_cu_image_tile rvit_cu_tile_bipartite_match(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t head_dim,
-                                                int32_t unit);
+                                                int32_t group_size);
 #define RVIT_CU_BIPARTITE_MATCH_THREADS 512
-#define RVIT_CU_BIPARTITE_MATCH_FIXED 10240                        /* bytes of shared memory in front of the metrics */
-#define RVIT_CU_BIPARTITE_MATCH_TILE 64                            /* least units of A per CTA; it processes twice as many at a time */
-#define RVIT_CU_BIPARTITE_MATCH_STAGED ((128 + 64) * (64 + 4) * 4) /* bytes for those and 64 units of B, 64 channels at a time */
+#define RVIT_CU_BIPARTITE_MATCH_FIXED 10240 /* bytes of shared memory in front of the metrics */
+#define RVIT_CU_BIPARTITE_MATCH_TILE 64     /* fewest merge groups of A per CTA; it processes twice as many at a time */
+#define RVIT_CU_BIPARTITE_MATCH_STAGED ((128 + 64) * (64 + 4) * 4) /* bytes for those and 64 merge groups of B, 64 channels at a time */
 
 /* Scores that fit in shared memory for ranking or sorting. */
 #define RVIT_CU_HELD_ROWS 1024
@@ -360,7 +360,7 @@ rvit_cu_image_tile rvit_cu_tile_bipartite_match(const rvit_cu_machine *machine, 
 #define RVIT_CU_POOL_NORM_PIECES 12
 #define RVIT_CU_POOL_NORM_WARPS 12
 
-#define RVIT_CU_ATTENTION_POOL_PIECES 12 /* 128-column pieces that a warp of probe sums at a time */
+#define RVIT_CU_ATTENTION_POOL_PIECES 12 /* 128-column pieces that a warp sums at a time */
 #define RVIT_CU_ATTENTION_POOL_WARPS 12
 
 /* Preprocess: a tile has 1 << slot_bits pixels. Tall tiles reuse the weights of their columns, so they are preferred while there are

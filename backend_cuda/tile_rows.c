@@ -84,16 +84,16 @@ rvit_cu_image_tile rvit_cu_tile_select(const rvit_cu_machine *machine, int64_t n
 }
 
 rvit_cu_image_tile rvit_cu_tile_bipartite_match(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t head_dim,
-                                                int32_t unit)
+                                                int32_t group_size)
 {
     rvit_cu_image_tile tile = {0};
     tile.threads = RVIT_CU_BIPARTITE_MATCH_THREADS;
-    const int64_t units = len / unit, metrics = units * (unit * head_dim + 4) * 4,
+    const int64_t groups = len / group_size, metrics = groups * (group_size * head_dim + 4) * 4,
                   room = machine->max_shared - RVIT_CU_BIPARTITE_MATCH_FIXED;
     tile.splits = metrics > room;
-    tile.held_rows = tile.splits ? 0 : (int32_t)units;
+    tile.held_rows = tile.splits ? 0 : (int32_t)groups;
     tile.shared = RVIT_CU_BIPARTITE_MATCH_FIXED + (tile.splits ? RVIT_CU_BIPARTITE_MATCH_STAGED : (int32_t)metrics);
-    tile.parts = tile.splits ? parts_of(machine, n_images, (int32_t)(units + 1) / 2, RVIT_CU_BIPARTITE_MATCH_TILE, 1)
+    tile.parts = tile.splits ? parts_of(machine, n_images, (int32_t)(groups + 1) / 2, RVIT_CU_BIPARTITE_MATCH_TILE, 1)
                              : parts_of(machine, n_images, len, RVIT_CU_BIPARTITE_MATCH_THREADS / 32, 1);
     return tile;
 }

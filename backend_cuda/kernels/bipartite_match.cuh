@@ -1,7 +1,8 @@
-/* Match, the first half of token merging. If the metrics of an image fit in shared memory, it takes one launch: the CTAs of an image
-   compute metrics, and the last one finds the best unit of B for each unit of A, takes the best pairs and lists the remaining rows.
-   Otherwise match_metric computes the metrics first, and the CTAs of an image share the search. A unit (merge group) is `unit`
-   consecutive rows, whose metrics form one vector of `dim`. A's unit i is unit a0 + 2 i of the image, B's unit i is unit b0 + 2 i. */
+/* Bipartite matching, the first half of token merging. If the metrics of an image fit in shared memory, it takes one launch: the CTAs of
+   an image compute metrics, and the last one finds the best group of B for each group of A, takes the best pairs and lists the remaining
+   rows. Otherwise bipartite_match_metric computes the metrics first, and the CTAs of an image share the search. A (merge) group is
+   `group_size` consecutive rows; their metrics form one vector of `dim`. Group i of A is group a0 + 2 i of the image, group i of B is
+   group b0 + 2 i. */
 #ifndef RVIT_BIPARTITE_MATCH_CUH
 #define RVIT_BIPARTITE_MATCH_CUH
 
@@ -10,8 +11,8 @@
 
 #include "../tile.h"
 
-/* The dot products of a CTA: MATCH_A units of A and MATCH_B units of B per thread. Units of A are as far apart as the CTA has lines of
-   threads, units of B as a line has threads, so that a line reads 16 adjacent units of B. Metrics outside shared memory are staged
+/* The dot products of a CTA: MATCH_A groups of A and MATCH_B groups of B per thread. A thread takes every MATCH_LINES-th group of A and
+   every MATCH_LINE-th group of B, so that a line of threads reads 16 adjacent groups of B. Metrics outside shared memory are staged
    there, MATCH_CHANNELS at a time. */
 enum {
     MATCH_LINE = 16,
@@ -21,13 +22,13 @@ enum {
     MATCH_A_TILE = MATCH_LINES * MATCH_A,
     MATCH_B_TILE = MATCH_LINE * MATCH_B,
     MATCH_CHANNELS = 64,
-    MATCH_PITCH = MATCH_CHANNELS + 4 /* an odd number of 16-byte chunks: adjacent units are in different banks */
+    MATCH_PITCH = MATCH_CHANNELS + 4 /* an odd number of 16-byte chunks: adjacent groups are in different banks */
 };
 static_assert((MATCH_A_TILE + MATCH_B_TILE) * MATCH_PITCH * 4 == RVIT_CU_BIPARTITE_MATCH_STAGED,
               "the host plans with the size of what is staged");
-static_assert(MATCH_A_TILE == 2 * RVIT_CU_BIPARTITE_MATCH_TILE, "the host plans with half of the units of A that a CTA takes at a time");
+static_assert(MATCH_A_TILE == 2 * RVIT_CU_BIPARTITE_MATCH_TILE, "the host plans with half of the groups of A that a CTA takes at a time");
 
-/* A range of units of B. */
+/* A range of groups of B. */
 struct match_choice {
     int first, end;
 };
@@ -35,10 +36,10 @@ struct match_choice {
 struct match_memory {
     union {
         rank_memory rank;
-        match_choice choices[MATCH_A_TILE]; /* of the units of A being processed */
+        match_choice choices[MATCH_A_TILE]; /* of the groups of A being processed */
     };
-    float values[HELD_ROWS / 2]; /* for each unit of A, its largest dot product; NaN without a choice */
-    int partners[HELD_ROWS / 2]; /* for each unit of A, its unit of B; later -1 if it is not merged */
+    float values[HELD_ROWS / 2]; /* for each group of A, its largest dot product; NaN without a choice */
+    int partners[HELD_ROWS / 2]; /* for each group of A, its group of B; later -1 if it is not merged */
     uint8_t marks[HELD_ROWS / 2];
     layout_memory layout;
 };
@@ -46,8 +47,8 @@ static_assert(sizeof(match_memory) <= RVIT_CU_BIPARTITE_MATCH_FIXED, "the host p
 
 struct match_job {
     int image, begin, len; /* rows */
-    int unit, dim, units, prefix, a0, n_a, b0, n_b, merges;
-    const float *metric; /* of the image's units after the prefix, `pitch` apart; in shared memory, all units of A, then all of B */
+    int group_size, dim, groups, prefix, a0, n_a, b0, n_b, merges;
+    const float *metric; /* of the image's groups after the prefix, `pitch` apart; in shared memory, all groups of A, then all of B */
     int pitch;
     float *values;
     int *partners;
@@ -130,20 +131,20 @@ RVIT_DEVICE bool is_better(float value, int index, float than_value, int than_in
     return value > than_value || (value == than_value && index >= 0 && (unsigned)index < (unsigned)than_index);
 }
 
-/* The first row of a unit, counted in the batch. */
-RVIT_DEVICE int row_of_unit(const match_job &job, int unit)
+/* The first row of a group, counted in the batch. */
+RVIT_DEVICE int group_begin(const match_job &job, int group)
 {
-    return job.begin + unit * job.unit;
+    return job.begin + group * job.group_size;
 }
 
-/* The number of units of B that start before this row. */
-RVIT_DEVICE int units_before(const match_job &job, int row, int rows)
+/* The number of groups of B that start before this row. */
+RVIT_DEVICE int groups_before(const match_job &job, int row, int rows)
 {
-    const int ahead = min(max(row, 0), rows) - row_of_unit(job, job.b0), step = 2 * job.unit;
+    const int ahead = min(max(row, 0), rows) - group_begin(job, job.b0), step = 2 * job.group_size;
     return ahead <= 0 ? 0 : min((ahead + step - 1) / step, job.n_b);
 }
 
-/* The units that unit a of A may be merged into: all, or those of its window. */
+/* The groups that group a of A may be merged into: all, or those of its window. */
 RVIT_DEVICE match_choice choice_of(const rvit_cu_bipartite_match_params &params, const match_job &job, int a)
 {
     match_choice choice = {0, job.n_b};
@@ -151,7 +152,7 @@ RVIT_DEVICE match_choice choice_of(const rvit_cu_bipartite_match_params &params,
     if (windows == nullptr)
         return choice;
     /* The last window that starts at or before the row. */
-    const int row = row_of_unit(job, job.a0 + 2 * a);
+    const int row = group_begin(job, job.a0 + 2 * a);
     int window = 0, past = params.n_windows;
     while (window + 1 < past) {
         const int middle = (window + past) / 2;
@@ -160,12 +161,12 @@ RVIT_DEVICE match_choice choice_of(const rvit_cu_bipartite_match_params &params,
         else
             past = middle;
     }
-    choice.first = units_before(job, windows[window], params.layout.rows);
-    choice.end = past > 0 ? units_before(job, windows[window + 1], params.layout.rows) : choice.first;
+    choice.first = groups_before(job, windows[window], params.layout.rows);
+    choice.end = past > 0 ? groups_before(job, windows[window + 1], params.layout.rows) : choice.first;
     return choice;
 }
 
-/* Unit a of A, or the last one if a is past it, counted from the prefix on, like metrics. */
+/* The index of group a of A in the metrics, which start after the prefix. A larger `a` gives the last group. */
 RVIT_DEVICE int slot_of_a(const match_job &job, int a)
 {
     return job.a0 - job.prefix + 2 * min(a, job.n_a - 1);
@@ -176,8 +177,8 @@ RVIT_DEVICE int slot_of_b(const match_job &job, int b)
     return job.b0 - job.prefix + 2 * min(b, job.n_b - 1);
 }
 
-/* Copies channels c .. c + MATCH_CHANNELS - 1 of units a .. last - 1 of A and b .. of B to shared memory, A first. */
-RVIT_DEVICE void stage_units(const match_job &job, int a, int last, int b, int c, float *staged)
+/* Copies channels c .. c + MATCH_CHANNELS - 1 of groups a .. last - 1 of A and b .. of B to shared memory, A first. */
+RVIT_DEVICE void stage_groups(const match_job &job, int a, int last, int b, int c, float *staged)
 {
     enum { PIECES = MATCH_CHANNELS / 4, LINES = RVIT_CU_BIPARTITE_MATCH_THREADS / PIECES, AHEAD = 2 };
     const int line = threadIdx.x / PIECES, piece = threadIdx.x % PIECES * 4;
@@ -206,7 +207,7 @@ RVIT_DEVICE float4 load_held_4(uint32_t shared)
     return make_float4(bits_float(raw.x), bits_float(raw.y), bits_float(raw.z), bits_float(raw.w));
 }
 
-/* Finds the unit of B with the largest dot product for units first .. last - 1 of A; ties go to the lowest. staged: NULL if the metrics
+/* Finds the group of B with the largest dot product for groups first .. last - 1 of A; ties go to the lowest. staged: NULL if the metrics
    are in shared memory. */
 RVIT_DEVICE void find_partners(const rvit_cu_bipartite_match_params &params, const match_job &job, int first, int last, float *staged,
                                match_choice *choices)
@@ -226,7 +227,7 @@ RVIT_DEVICE void find_partners(const rvit_cu_bipartite_match_params &params, con
         if (threadIdx.x < MATCH_A_TILE)
             choices[threadIdx.x] = choice_of(params, job, min(a + (int)threadIdx.x, last - 1));
         block_sync();
-        /* Windows are in the same order as the units of A. */
+        /* Windows are in the same order as the groups of A. */
         const int end = choices[MATCH_A_TILE - 1].end;
         for (int b = choices[0].first; b < end; b += MATCH_B_TILE) {
             float sum[MATCH_A][MATCH_B];
@@ -238,7 +239,7 @@ RVIT_DEVICE void find_partners(const rvit_cu_bipartite_match_params &params, con
             for (int base = 0; base < job.dim; base += channels) {
                 uint32_t x[MATCH_A], y[MATCH_B];
                 if (staged != nullptr)
-                    stage_units(job, a, last, b, base, staged);
+                    stage_groups(job, a, last, b, base, staged);
 #pragma unroll
                 for (int i = 0; i < MATCH_A; i++) {
                     const int row = line + i * MATCH_LINES;
@@ -299,7 +300,7 @@ RVIT_DEVICE void find_partners(const rvit_cu_bipartite_match_params &params, con
     }
 }
 
-/* The number of units of A that are merged; those without a choice are not. Every thread must call this. */
+/* The number of groups of A that are merged; those without a choice are not. Every thread must call this. */
 RVIT_DEVICE int count_merges(const match_job &job, rank_memory &memory)
 {
     int n = 0;
@@ -312,7 +313,7 @@ RVIT_DEVICE int count_merges(const match_job &job, rank_memory &memory)
     return min(n, job.merges);
 }
 
-/* The first row in the batch of the first merged unit of A, from `from` on, whose partner is unit b of B, or -1. */
+/* The first row in the batch of the first merged group of A, from `from` on, with group b of B as its partner, or -1. */
 RVIT_DEVICE int next_merged(const match_job &job, int b, int from)
 {
     enum { AHEAD = 8 };
@@ -325,16 +326,16 @@ RVIT_DEVICE int next_merged(const match_job &job, int b, int from)
         for (int i = AHEAD - 1; i >= 0; i--)
             found = partner[i] == b ? a + i : found;
         if (found >= 0)
-            return row_of_unit(job, job.a0 + 2 * found);
+            return group_begin(job, job.a0 + 2 * found);
     }
     return -1;
 }
 
-/* Writes the rows of a unit. next: the first row of the next unit in its list, or -1. */
-RVIT_DEVICE void link_unit(const rvit_cu_bipartite_match_params &params, const match_job &job, int unit, bool stays, int next)
+/* Writes the rows of a group. next: the first row of the next group in its list, or -1. */
+RVIT_DEVICE void link_group(const rvit_cu_bipartite_match_params &params, const match_job &job, int group, bool stays, int next)
 {
-    const int row = row_of_unit(job, unit);
-    for (int j = 0; j < job.unit; j++)
+    const int row = group_begin(job, group);
+    for (int j = 0; j < job.group_size; j++)
         params.keep[row + j] = stays, params.next_rows[row + j] = next < 0 ? -1 : next + j;
 }
 
@@ -342,15 +343,15 @@ RVIT_DEVICE void link_unit(const rvit_cu_bipartite_match_params &params, const m
 RVIT_DEVICE void link_rows(const rvit_cu_bipartite_match_params &params, const match_job &job)
 {
     for (int i = threadIdx.x; i < job.prefix; i += blockDim.x)
-        link_unit(params, job, i, true, -1);
+        link_group(params, job, i, true, -1);
     for (int a = threadIdx.x; a < job.n_a; a += blockDim.x) {
         const int partner = job.partners[a];
-        link_unit(params, job, job.a0 + 2 * a, partner < 0, partner < 0 ? -1 : next_merged(job, partner, a + 1));
+        link_group(params, job, job.a0 + 2 * a, partner < 0, partner < 0 ? -1 : next_merged(job, partner, a + 1));
     }
     for (int b = threadIdx.x; b < job.n_b; b += blockDim.x)
-        link_unit(params, job, job.b0 + 2 * b, true, next_merged(job, b, 0));
-    /* Rows after the last whole unit. */
-    for (int i = job.units * job.unit + (int)threadIdx.x; i < job.len; i += blockDim.x)
+        link_group(params, job, job.b0 + 2 * b, true, next_merged(job, b, 0));
+    /* Rows after the last whole group. */
+    for (int i = job.groups * job.group_size + (int)threadIdx.x; i < job.len; i += blockDim.x)
         params.keep[job.begin + i] = 1, params.next_rows[job.begin + i] = -1;
 }
 
@@ -406,11 +407,11 @@ RVIT_DEVICE match_job match_job_of(const rvit_cu_bipartite_match_params &params,
     job.image = image;
     const image_rows rows = rows_of_image(params.layout.cu_seqlens, image, params.layout.rows, params.layout.max_len);
     job.begin = rows.begin, job.len = rows.len;
-    job.unit = params.group_size, job.dim = params.group_size * params.head_dim, job.units = job.len / job.unit;
-    job.prefix = min(params.layout.n_prefix, job.units);
-    job.a0 = job.prefix + (job.prefix & 1), job.n_a = every_second(job.a0, job.units);
-    job.b0 = job.prefix | 1, job.n_b = every_second(job.b0, job.units);
-    job.merges = min(params.merges, (job.units - job.prefix) / 2);
+    job.group_size = params.group_size, job.dim = params.group_size * params.head_dim, job.groups = job.len / job.group_size;
+    job.prefix = min(params.layout.n_prefix, job.groups);
+    job.a0 = job.prefix + (job.prefix & 1), job.n_a = every_second(job.a0, job.groups);
+    job.b0 = job.prefix | 1, job.n_b = every_second(job.b0, job.groups);
+    job.merges = min(params.merges, (job.groups - job.prefix) / 2);
     return job;
 }
 
@@ -418,11 +419,11 @@ RVIT_DEVICE match_job match_job_of(const rvit_cu_bipartite_match_params &params,
    rows, which are written last. */
 RVIT_DEVICE void load_metrics(const rvit_cu_bipartite_match_params &params, match_job &job, match_memory &memory, float *held)
 {
-    const int n = job.units - job.prefix, dim = job.dim;
-    const float *metric = params.metric + (long long)row_of_unit(job, job.prefix) * params.head_dim;
+    const int n = job.groups - job.prefix, dim = job.dim;
+    const float *metric = params.metric + (long long)group_begin(job, job.prefix) * params.head_dim;
     job.metric = metric, job.pitch = dim;
-    if (n <= params.held_units) {
-        /* The pitch is an odd number of 16-byte chunks, so that adjacent units of A, and of B, are in different banks. */
+    if (n <= params.held_groups) {
+        /* The pitch is an odd number of 16-byte chunks, so that adjacent groups of A, and of B, are in different banks. */
         enum { AHEAD = 8 };
         const int pieces = dim / 4, pitch = dim + 4, lines = (int)blockDim.x / pieces, line = (int)threadIdx.x / pieces;
         const int column = ((int)threadIdx.x - line * pieces) * 4;
@@ -435,7 +436,7 @@ RVIT_DEVICE void load_metrics(const rvit_cu_bipartite_match_params &params, matc
 #pragma unroll
             for (int i = 0; i < AHEAD; i++)
                 if (row + i * lines < n) {
-                    const int unit = row + i * lines, slot = ((unit ^ (job.a0 - job.prefix)) & 1) == 0 ? unit / 2 : job.n_a + unit / 2;
+                    const int group = row + i * lines, slot = ((group ^ (job.a0 - job.prefix)) & 1) == 0 ? group / 2 : job.n_a + group / 2;
                     store_4(held + slot * pitch + column, value[i]);
                 }
         }
@@ -493,14 +494,14 @@ RVIT_DEVICE void match_image(const rvit_cu_bipartite_match_params &params)
         const bool may_be_long = params.splits || layout.max_len > HELD_ROWS;
         if (may_be_long)
             memory_fence();
-        const int before = look_back(layout, job.image, job.len - job.merges * job.unit, tag);
+        const int before = look_back(layout, job.image, job.len - job.merges * job.group_size, tag);
         if (may_be_long)
             memory_fence();
         if (threadIdx.x == 0)
             memory.layout.before = before;
     }
     block_sync();
-    if (job.unit > 1)
+    if (job.group_size > 1)
         list_in_order(params, job, memory.rank, memory.layout.before);
     else
         list_halves(params, job, memory.rank, memory.layout.before);

@@ -1,4 +1,4 @@
-/* The merge groups (units) and windows after a selection. */
+/* The merge groups and windows after a selection. */
 #ifndef RVIT_GRID_RELAYOUT_CUH
 #define RVIT_GRID_RELAYOUT_CUH
 
@@ -19,18 +19,18 @@ RVIT_DEVICE int left_before(const rvit_cu_grid_relayout_params &params, int row)
 }
 
 /* Lists the kept merge groups of an image, in order, one per thread at a time. */
-RVIT_DEVICE void list_units(const rvit_cu_grid_relayout_params &params, int image)
+RVIT_DEVICE void list_groups(const rvit_cu_grid_relayout_params &params, int image)
 {
     RVIT_SHARED int counts[8];
-    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, group_rows = params.group_size, units = params.rows / group_rows;
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, group_rows = params.group_size, groups = params.rows / group_rows;
     const image_rows rows = rows_of_image(params.cu_seqlens, image, params.rows, params.max_len);
     const image_rows after = rows_of_image(params.out_cu_seqlens, image, params.rows, params.max_len);
     const int past = (rows.begin + rows.len) / group_rows, out_past = (after.begin + after.len) / group_rows;
     int out = after.begin / group_rows;
     for (int first = rows.begin / group_rows; first < past; first += blockDim.x) {
-        const int unit = first + (int)threadIdx.x;
-        const int row = unit < past ? min(max(params.group_rows[unit], 0), units - 1) * group_rows : 0;
-        const bool left = unit < past && params.keep[row] != 0;
+        const int group = first + (int)threadIdx.x;
+        const int row = group < past ? min(max(params.group_rows[group], 0), groups - 1) * group_rows : 0;
+        const bool left = group < past && params.keep[row] != 0;
         const unsigned votes = warp_ballot(left);
         if (lane == 0)
             counts[warp] = bit_count(votes);
@@ -57,7 +57,7 @@ RVIT_DEVICE void grid_relayout_all(const rvit_cu_grid_relayout_params &params)
             params.out_window_cu_seqlens[i] = left_before(params, params.window_cu_seqlens[i]);
     if (params.group_rows != nullptr)
         for (int image = blockIdx.x; image < params.n_images; image += gridDim.x)
-            list_units(params, image);
+            list_groups(params, image);
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* What follows from the patch grids of a batch: layouts, embedded rows, rotary angles. */
+/* Results that depend on the patch grids of a batch: layouts, embedded rows, rotary angles. */
 #ifndef RVIT_GRIDS_CUH
 #define RVIT_GRIDS_CUH
 
@@ -52,64 +52,64 @@ RVIT_DEVICE batch_size add_image(const rvit_cu_grid_layout_params &params, batch
     return after;
 }
 
-/* The position of a merge group (unit) in an image of unit_height x unit_width groups, from its number in row order. */
-RVIT_DEVICE int2 position_of_unit(int window, int unit_height, int unit_width, int unit)
+/* The position of a merge group in an image of height x width groups, from its number in row order. */
+RVIT_DEVICE int2 position_of_group(int window, int height, int width, int group)
 {
     if (window == 0)
-        return make_int2(unit / unit_width, unit % unit_width);
-    const int top = unit / unit_width / window * window, lines = min(window, unit_height - top), in_band = unit - top * unit_width;
-    const int left = in_band / lines / window * window, columns = min(window, unit_width - left), inner = in_band - left * lines;
+        return make_int2(group / width, group % width);
+    const int top = group / width / window * window, lines = min(window, height - top), in_band = group - top * width;
+    const int left = in_band / lines / window * window, columns = min(window, width - left), inner = in_band - left * lines;
     return make_int2(top + inner / columns, left + inner % columns);
 }
 
 /* The inverse. */
-RVIT_DEVICE int unit_at(int window, int unit_height, int unit_width, int y, int x)
+RVIT_DEVICE int group_at(int window, int height, int width, int y, int x)
 {
     if (window == 0)
-        return y * unit_width + x;
+        return y * width + x;
     const int top = y / window * window, left = x / window * window;
-    const int lines = min(window, unit_height - top), columns = min(window, unit_width - left);
-    return top * unit_width + left * lines + (y - top) * columns + x - left;
+    const int lines = min(window, height - top), columns = min(window, width - left);
+    return top * width + left * lines + (y - top) * columns + x - left;
 }
 
-/* For rows begin .. end - 1 of an image. */
+/* Writes the token map of rows begin .. end - 1, which are an image's. */
 RVIT_DEVICE void fill_patches(const rvit_cu_grid_layout_params &params, image_size size, int image, int begin, int end, int patch_row)
 {
     const int merge = params.merge, area = merge * merge, grid = size.height << 16 | size.width;
-    const int unit_height = size.height / merge, unit_width = size.width / merge;
+    const int height_in_groups = size.height / merge, width_in_groups = size.width / merge;
     for (int row = begin + (int)threadIdx.x; row < end; row += blockDim.x) {
         const int patch = row - begin - params.n_prefix;
         int4 entry = {-1 - (row - begin), image, 0, grid};
         if (patch >= 0) {
-            const int unit = patch / area, inner = patch - unit * area, in_line = inner / merge;
-            const int2 at = position_of_unit(params.window, unit_height, unit_width, unit);
+            const int group = patch / area, inner = patch - group * area, in_line = inner / merge;
+            const int2 at = position_of_group(params.window, height_in_groups, width_in_groups, group);
             const int y = at.x * merge + in_line, x = at.y * merge + inner - in_line * merge;
-            entry.x = patch_row + (params.line_by_line ? y * size.width + x : (at.x * unit_width + at.y) * area + inner);
+            entry.x = patch_row + (params.line_by_line ? y * size.width + x : (at.x * width_in_groups + at.y) * area + inner);
             entry.z = y << 16 | x;
         }
         reinterpret_cast<int4 *>(params.token_map)[row] = entry;
     }
 }
 
-/* For an image with rows begin .. end - 1: the number in row order of each merge group, line by line. */
-RVIT_DEVICE void fill_unit_rows(const rvit_cu_grid_layout_params &params, image_size size, int begin, int end)
+/* Writes the number in row order of each merge group, line by line, for an image with rows begin .. end - 1. */
+RVIT_DEVICE void fill_group_rows(const rvit_cu_grid_layout_params &params, image_size size, int begin, int end)
 {
-    const int merge = params.merge, area = merge * merge, unit_height = size.height / merge, unit_width = size.width / merge;
+    const int merge = params.merge, area = merge * merge, height_in_groups = size.height / merge, width_in_groups = size.width / merge;
     const int first = begin / area, past = end / area;
     for (int i = first + (int)threadIdx.x; i < past; i += blockDim.x) {
-        const int y = (i - first) / unit_width, x = (i - first) - y * unit_width;
-        params.group_rows[i] = min(first + unit_at(params.window, unit_height, unit_width, y, x), past - 1);
+        const int y = (i - first) / width_in_groups, x = (i - first) - y * width_in_groups;
+        params.group_rows[i] = min(first + group_at(params.window, height_in_groups, width_in_groups, y, x), past - 1);
     }
 }
 
-/* The first row of each window of the image, whose first window is number `window`. */
+/* Writes the first row of each window of the image. `window` is the number of its first window. */
 RVIT_DEVICE void fill_windows(const rvit_cu_grid_layout_params &params, image_size size, int window, int begin, int end)
 {
-    const int merge = params.merge, side = params.window, unit_height = size.height / merge, unit_width = size.width / merge;
-    const int across = (unit_width + side - 1) / side, most = min(size.windows, params.max_windows + 1 - window);
+    const int merge = params.merge, side = params.window, height_in_groups = size.height / merge, width_in_groups = size.width / merge;
+    const int across = (width_in_groups + side - 1) / side, most = min(size.windows, params.max_windows + 1 - window);
     for (int i = (int)threadIdx.x; i < most; i += blockDim.x) {
-        const int unit = unit_at(side, unit_height, unit_width, i / across * side, i % across * side);
-        params.window_cu_seqlens[window + i] = (int)min(begin + (long long)unit * merge * merge, (long long)end);
+        const int group = group_at(side, height_in_groups, width_in_groups, i / across * side, i % across * side);
+        params.window_cu_seqlens[window + i] = (int)min(begin + (long long)group * merge * merge, (long long)end);
     }
 }
 
@@ -159,7 +159,7 @@ RVIT_DEVICE void lay_out_grids(const rvit_cu_grid_layout_params &params)
         if (params.token_map != nullptr)
             fill_patches(params, size, image, at.rows, after.rows, at.patch_rows);
         if (params.group_rows != nullptr)
-            fill_unit_rows(params, size, at.rows, after.rows);
+            fill_group_rows(params, size, at.rows, after.rows);
         if (params.window_cu_seqlens != nullptr)
             fill_windows(params, size, at.windows, at.rows, after.rows);
         at = after;

@@ -107,8 +107,8 @@ RVIT_DEVICE int row_of_group(const rvit_cu_pixelprune_params &params, int first,
     const int area = params.merge * params.merge, row = first + number * area;
     if (params.group_rows == nullptr || row / area >= params.rows / area)
         return row;
-    const int unit = min(max(params.group_rows[row / area], 0), params.rows / area);
-    return min(max(unit * area, first), past - 1);
+    const int group = min(max(params.group_rows[row / area], 0), params.rows / area);
+    return min(max(group * area, first), past - 1);
 }
 
 RVIT_DEVICE void mark_groups(const rvit_cu_pixelprune_params &params)
@@ -123,8 +123,8 @@ RVIT_DEVICE void mark_groups(const rvit_cu_pixelprune_params &params)
     if (n == 0)
         return;
     if (params.sources == nullptr) {
-        for (int unit = part * warps + warp; unit < n; unit += params.parts * warps)
-            mark_group(params, first + unit * area, past);
+        for (int group = part * warps + warp; group < n; group += params.parts * warps)
+            mark_group(params, first + group * area, past);
         return;
     }
     /* The groups of a diagonal depend on those of the two before it. */
@@ -133,9 +133,9 @@ RVIT_DEVICE void mark_groups(const rvit_cu_pixelprune_params &params)
     for (int diagonal = 0; diagonal < lines + columns - 1; diagonal++) {
         const int last = min(lines - 1, diagonal);
         for (int y = max(0, diagonal - columns + 1) + warp; y <= last; y += warps) {
-            const int unit = y * columns + diagonal - y;
-            if (unit < n)
-                mark_group(params, row_of_group(params, first, past, unit), past);
+            const int group = y * columns + diagonal - y;
+            if (group < n)
+                mark_group(params, row_of_group(params, first, past, group), past);
         }
         block_sync();
     }

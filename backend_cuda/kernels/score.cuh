@@ -31,8 +31,8 @@ template <int AHEAD, bool IS_SQUARE, typename T> RVIT_DEVICE float sum_products(
     return sum;
 }
 
-/* The score of each row of a merge group, from the sum of their scores. */
-RVIT_DEVICE float share_of_unit(const rvit_cu_select_params &params, float sum)
+/* The mean of a merge group's scores, from their sum: the score of each of its rows. */
+RVIT_DEVICE float group_mean(const rvit_cu_select_params &params, float sum)
 {
     return params.group_size == 1 ? sum : mul_rn(sum, 1.0f / (float)params.group_size);
 }
@@ -92,17 +92,17 @@ template <typename T> RVIT_DEVICE float score_of_row(const rvit_cu_select_params
 template <typename T> RVIT_DEVICE void score_wide_rows(const rvit_cu_select_params &params, int begin, int end)
 {
     const int lane = threadIdx.x & 31, warps = (int)blockDim.x / 32;
-    for (int unit = begin + (int)threadIdx.x / 32 * params.group_size; unit < end; unit += warps * params.group_size) {
-        const int past = min(unit + params.group_size, end);
+    for (int group_first = begin + (int)threadIdx.x / 32 * params.group_size; group_first < end; group_first += warps * params.group_size) {
+        const int past = min(group_first + params.group_size, end);
         float sum = 0.0f;
 #pragma unroll 1
-        for (int row = unit; row < past; row++) {
+        for (int row = group_first; row < past; row++) {
             const float score = score_of_row<T>(params, row);
-            sum = row == unit ? score : add_rn(sum, score);
+            sum = row == group_first ? score : add_rn(sum, score);
         }
         if (lane == 0)
-            for (int row = unit; row < past; row++)
-                params.scores[row] = share_of_unit(params, sum);
+            for (int row = group_first; row < past; row++)
+                params.scores[row] = group_mean(params, sum);
     }
 }
 
@@ -136,11 +136,11 @@ RVIT_DEVICE void score_rows(const rvit_cu_select_params &params, int first, int 
 {
     if (params.score == SCORE_CLS_ATTENTION) {
         for (int row = begin + (int)threadIdx.x; row < end; row += blockDim.x) {
-            const int unit = row - (row - first) % params.group_size, past = min(unit + params.group_size, first + len);
-            float sum = mean_over_heads(params, unit);
-            for (int other = unit + 1; other < past; other++)
+            const int group_first = row - (row - first) % params.group_size, past = min(group_first + params.group_size, first + len);
+            float sum = mean_over_heads(params, group_first);
+            for (int other = group_first + 1; other < past; other++)
                 sum = add_rn(sum, mean_over_heads(params, other));
-            const float score = share_of_unit(params, sum);
+            const float score = group_mean(params, sum);
             params.scores[row] = params.anchors == nullptr ? score : add_rn(score, anchor_bonus(params, first, len, row));
         }
     } else if (params.score == SCORE_POSITION) {

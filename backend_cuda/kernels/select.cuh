@@ -238,8 +238,8 @@ RVIT_DEVICE void select_image(const rvit_cu_select_params &params)
     const int n = job.len - job.skip;
     job.k = params.mode == SELECT_TOP_K ? min(max(params.counts[n], 0), n) : 0;
     if (params.score != SCORE_GIVEN && params.mode != SELECT_MASK) {
-        const int units = (job.len + params.group_size - 1) / params.group_size,
-                  each = (units + layout.parts - 1) / layout.parts * params.group_size;
+        const int groups = (job.len + params.group_size - 1) / params.group_size,
+                  each = (groups + layout.parts - 1) / layout.parts * params.group_size;
         const int begin = min(job.len, (ticket - job.image * layout.parts) * each);
         score_rows(params, job.begin, job.len, job.begin + begin, job.begin + min(job.len, begin + each));
         if (!is_last_part(layout, job.image, memory.layout))
