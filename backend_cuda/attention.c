@@ -33,7 +33,7 @@ static rvit_status map_rows(const rvit_cu_driver *driver, const rvit_attention_a
     const cuuint64_t sizes[3] = {(cuuint64_t)args->head_dim, (cuuint64_t)args->n_heads, (cuuint64_t)args->rows};
     const cuuint64_t strides[2] = {(cuuint64_t)args->head_dim * 2, (cuuint64_t)stride * 2};
     const cuuint32_t box[3] = {64, 1, (cuuint32_t)box_rows}, steps[3] = {1, 1, 1};
-    CUtensorMap map; /* aligned by its type */
+    CUtensorMap map; /* aligned as the driver requires */
     _Static_assert(sizeof map == sizeof *out_map, "a map is passed as it is");
     RVIT_CU_TRY(driver, cuTensorMapEncodeTiled,
                 (&map, args->dtype == RVIT_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, rvit_cu_at(view),
@@ -43,7 +43,7 @@ static rvit_status map_rows(const rvit_cu_driver *driver, const rvit_attention_a
     return RVIT_OK;
 }
 
-/* The Hopper kernel, if there is one: not for a negative scale, nor for addresses and strides that tensor maps cannot have. */
+/* Chooses a Hopper kernel. None supports a negative scale, or addresses and strides that a tensor map cannot have. */
 static rvit_cu_attention_hopper_tile choose_hopper(const rvit_cu_queue *queue, const rvit_attention_args *args)
 {
     rvit_cu_attention_size size = size_of(args);
@@ -84,26 +84,16 @@ rvit_status rvit_cu_attention(rvit_cu_queue *queue, const rvit_attention_args *a
     if (args->rows == 0 || args->max_len == 0)
         return RVIT_OK;
     rvit_cu_attention_params params = {
-        .q = rvit_cu_at(args->q),
-        .k = rvit_cu_at(args->k),
+        RVIT_CU_ATTENTION_PARAMS(args),
         .v = rvit_cu_at(args->v),
-        .cu_seqlens = rvit_cu_at(args->cu_seqlens),
-        .key_bias = rvit_cu_at(args->key_bias),
         .out = rvit_cu_at(args->out),
         .cls_probs = rvit_cu_at(args->cls_probs),
-        .lse = rvit_cu_at(args->lse),
-        .q_stride = (int32_t)args->q_stride,
-        .k_stride = (int32_t)args->k_stride,
         .v_stride = (int32_t)args->v_stride,
         .out_stride = (int32_t)args->out_stride,
-        .n_heads = args->n_heads,
-        .head_dim = args->head_dim,
-        .max_len = args->max_len,
-        .rows = (int32_t)args->rows,
         .scale = args->scale,
     };
     if (args->dtype != RVIT_F32) {
-        params.scale = fabsf(args->scale) * 1.44269504088896340736f;
+        params.scale = fabsf(args->scale) * rvit_cu_softmax_factor(args->dtype);
         params.q_sign = args->scale < 0.0f ? 0x80008000u : 0u;
     }
 #if CUDA_VERSION >= 12000

@@ -10,18 +10,14 @@ static const rvit_cu_kernel kernels[][RVIT_CU_N_BACKWARD_SHAPES] = {
 
 static rvit_cu_attention_backward_params params_of(const rvit_attention_backward_args *args)
 {
-    const float log2_e = args->dtype == RVIT_F32 ? 1.0f : 1.44269504088896340736f;
+    const float factor = rvit_cu_softmax_factor(args->dtype);
     float *numbers = rvit_cu_at(args->workspace);
     const int has_bias = args->d_key_bias.buffer != NULL;
     return (rvit_cu_attention_backward_params){
-        .q = rvit_cu_at(args->q),
-        .k = rvit_cu_at(args->k),
+        RVIT_CU_ATTENTION_PARAMS(args),
         .v = rvit_cu_at(args->v),
         .out = rvit_cu_at(args->out),
         .d_out = rvit_cu_at(args->d_out),
-        .cu_seqlens = rvit_cu_at(args->cu_seqlens),
-        .lse = rvit_cu_at(args->lse),
-        .key_bias = rvit_cu_at(args->key_bias),
         .cls_probs = rvit_cu_at(args->cls_probs),
         .d_cls_probs = rvit_cu_at(args->d_cls_probs),
         .d_lse = rvit_cu_at(args->d_lse),
@@ -31,26 +27,20 @@ static rvit_cu_attention_backward_params params_of(const rvit_attention_backward
         .numbers = numbers,
         .shares = has_bias ? numbers + rvit_backward_numbers_size(args) / 4 : NULL,
         .d_key_bias = rvit_cu_at(args->d_key_bias),
-        .q_stride = (int32_t)args->q_stride,
-        .k_stride = (int32_t)args->k_stride,
         .v_stride = (int32_t)args->v_stride,
         .out_stride = (int32_t)args->out_stride,
         .d_out_stride = (int32_t)args->d_out_stride,
         .d_q_stride = (int32_t)args->d_q_stride,
         .d_k_stride = (int32_t)args->d_k_stride,
         .d_v_stride = (int32_t)args->d_v_stride,
-        .n_heads = args->n_heads,
-        .head_dim = args->head_dim,
-        .max_len = args->max_len,
-        .rows = (int32_t)args->rows,
-        .scale = args->scale * log2_e,
-        .lse_factor = log2_e,
+        .scale = args->scale * factor,
+        .lse_factor = factor,
         .store_factor = args->scale,
     };
 }
 
-/* Launches the kernels for n_images images from first_image on. Only kernels that do not hold an image (row_blocks > 0) need the numbers
-   of attention_backward_numbers. */
+/* Launches the kernels for n_images images from first_image on. attention_backward_numbers is only needed by kernels that do not hold
+   an image in shared memory (row_blocks > 0). */
 static rvit_status launch(rvit_cu_queue *queue, const rvit_attention_backward_args *args, const rvit_cu_backward_tile *tile, int32_t len,
                           unsigned n_images, rvit_cu_attention_backward_params *params)
 {

@@ -13,22 +13,12 @@ rvit_status rvit_cu_attention_received(rvit_cu_queue *queue, const rvit_attentio
         return RVIT_OK;
     const rvit_cu_attention_size size = {RVIT_CU_ATTENTION_SIZE(args)};
     const rvit_cu_attention_received_tile tile = rvit_cu_tile_attention_received(&queue->device->machine, &size);
-    const float log2_e = args->dtype == RVIT_F32 ? 1.0f : 1.44269504088896340736f;
+    const float factor = rvit_cu_softmax_factor(args->dtype);
     rvit_cu_attention_received_params params = {
-        .q = rvit_cu_at(args->q),
-        .k = rvit_cu_at(args->k),
-        .cu_seqlens = rvit_cu_at(args->cu_seqlens),
-        .key_bias = rvit_cu_at(args->key_bias),
-        .lse = rvit_cu_at(args->lse),
+        RVIT_CU_ATTENTION_PARAMS(args),
         .out = rvit_cu_at(args->out),
-        .q_stride = (int32_t)args->q_stride,
-        .k_stride = (int32_t)args->k_stride,
-        .n_heads = args->n_heads,
-        .head_dim = args->head_dim,
-        .max_len = args->max_len,
-        .rows = (int32_t)args->rows,
-        .scale = args->scale * log2_e,
-        .lse_factor = log2_e,
+        .scale = args->scale * factor,
+        .lse_factor = factor,
     };
     const rvit_cu_kernel kernel = args->dtype == RVIT_F32 ? RVIT_CU_attention_received_f32 : kernels[args->dtype][tile.shape];
     return rvit_cu_launch_images(queue, kernel, args->n_images, args->n_heads, tile.row_blocks, tile.threads, tile.shared,

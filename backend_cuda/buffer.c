@@ -70,7 +70,7 @@ void rvit_cu_buffer_destroy(rvit_buffer *base)
     rvit_alloc_free(&base->device->alloc, buffer);
 }
 
-/* Whether kernels can access the address. In the device's context. */
+/* Checks that kernels can access the address. Needs the device's context to be current. */
 static rvit_status check_reach(const rvit_cu_device *device, uint64_t address)
 {
     CUcontext context = NULL;
@@ -83,7 +83,7 @@ static rvit_status check_reach(const rvit_cu_device *device, uint64_t address)
                          (unsigned long long)address);
     if (result != CUDA_SUCCESS)
         return rvit_cu_fail(device->driver, result, "cuPointerGetAttribute");
-    /* Every context accesses host memory; memory of a pool belongs to no context. */
+    /* Every context can access host memory. Memory of a pool belongs to no context. */
     if (type == CU_MEMORYTYPE_DEVICE && context != NULL && context != device->context)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "memory desc: address 0x%llx is in memory of another context", (unsigned long long)address);
     return RVIT_OK;

@@ -1,4 +1,4 @@
-/* What the files of the CUDA backend share.
+/* Declarations that the files of the CUDA backend share.
 
    Each op has a file that fills its kernel's params struct, chooses a grid from capacities (tile.h) and launches on a queue: a CUDA
    stream and the scratch memory of its ops. Eager ops launch on the queue of their stream. The ops of a program launch once, on the
@@ -48,7 +48,7 @@ typedef struct rvit_cu_device {
     /* rvit_cu_linear_choose; tests replace it */
     rvit_cu_linear_choice (*choose_linear)(const rvit_cu_machine *machine, const rvit_cu_linear_facts *facts);
     rvit_cu_lt *lt; /* cuBLASLt; NULL: not opened */
-    int sleeps;     /* waiting for a stream of this device sleeps, whatever the context's flags say */
+    int sleeps;     /* threads that wait for a stream sleep instead of spinning, whatever the context's flags are */
 } rvit_cu_device;
 
 typedef struct rvit_cu_buffer {
@@ -69,7 +69,7 @@ typedef struct rvit_cu_grid {
     unsigned x, y, z;
 } rvit_cu_grid;
 
-#define RVIT_CU_MOST_PARAMS 512 /* bytes, for any kernel */
+#define RVIT_CU_MOST_PARAMS 512 /* bytes, of any kernel */
 
 /* The kernel of an op with by_launch in a program's graph, and the parameters set in the executable graph. */
 typedef struct rvit_cu_node {
@@ -87,15 +87,15 @@ typedef struct rvit_cu_queue {
     CUstream stream;
     int capturing;                    /* scratch memory cannot grow */
     int records;                      /* the queue of a program: its ops are prepared once and run often */
-    rvit_cu_scratch layout;           /* select and match: zeroed once; each op leaves it ready for the next */
+    rvit_cu_scratch layout;           /* select and bipartite_match: zeroed once; each op leaves it ready for the next */
     rvit_cu_scratch sorted;           /* select with long images */
     rvit_cu_scratch caller_workspace; /* size > 0: the caller's memory, used instead of layout and sorted */
     rvit_cu_scratch workspace;        /* cuBLASLt */
     rvit_cu_lt_gemm *gemms;           /* linked list */
-    int asked_for_lt;
-    rvit_op_hints hints;  /* of the current op */
-    int after_own_kernel; /* the last launch was a kernel of this backend */
-    const rvit_op *ops;   /* the ops of the program being recorded; none in eager mode */
+    int checked_lt;                   /* the queue has tried to open cuBLASLt */
+    rvit_op_hints hints;              /* of the current op */
+    int after_own_kernel;             /* the last launch was a kernel of this backend */
+    const rvit_op *ops;               /* the ops of the program being recorded; none in eager mode */
     int32_t n_ops;
     const rvit_op *next_ops; /* the ops recorded after the current one; none in eager mode */
     int32_t n_next_ops;
@@ -107,7 +107,7 @@ typedef struct rvit_cu_queue {
 typedef struct rvit_cu_stream {
     rvit_stream base;
     rvit_cu_queue queue;
-    CUevent done; /* for waiting asleep; NULL: wait as the context's flags say */
+    CUevent done; /* to sleep while waiting; NULL: the context's flags decide how to wait */
 } rvit_cu_stream;
 
 typedef struct rvit_cu_program {
@@ -131,10 +131,22 @@ static inline void *rvit_cu_at(rvit_view view)
     return view.buffer == NULL ? NULL : (void *)(uintptr_t)(view.buffer->address + (uint64_t)view.offset);
 }
 
-/* The size of attention, its gradient or received attention, without bias_stats. */
+/* The fields of rvit_cu_attention_size, except bias_stats, for attention, its gradient and attention_received. */
 #define RVIT_CU_ATTENTION_SIZE(args)                                                                                   \
     .element_size = (int32_t)rvit_dtype_size((args)->dtype), .head_dim = (args)->head_dim, .n_heads = (args)->n_heads, \
     .n_images = (args)->n_images, .rows = (args)->rows, .len = (args)->max_len < (args)->rows ? (args)->max_len : (int32_t)(args)->rows
+
+/* The fields that the params of attention, its gradient and attention_received share. */
+#define RVIT_CU_ATTENTION_PARAMS(args)                                                                                                    \
+    .q = rvit_cu_at((args)->q), .k = rvit_cu_at((args)->k), .cu_seqlens = rvit_cu_at((args)->cu_seqlens), .lse = rvit_cu_at((args)->lse), \
+    .key_bias = rvit_cu_at((args)->key_bias), .q_stride = (int32_t)(args)->q_stride, .k_stride = (int32_t)(args)->k_stride,               \
+    .n_heads = (args)->n_heads, .head_dim = (args)->head_dim, .max_len = (args)->max_len, .rows = (int32_t)(args)->rows
+
+/* The factor of the logits for softmax: 16-bit kernels use powers of two, float32 kernels powers of e. */
+static inline float rvit_cu_softmax_factor(rvit_dtype dtype)
+{
+    return dtype == RVIT_F32 ? 1.0f : 1.44269504088896340736f; /* log2(e) */
+}
 
 static inline rvit_cu_rows rvit_cu_rows_of(const rvit_rows *rows)
 {
@@ -199,7 +211,7 @@ void rvit_cu_scratch_free(rvit_cu_queue *queue, rvit_cu_scratch *scratch);
 rvit_status rvit_cu_select_reserve(rvit_cu_queue *queue, const rvit_select_args *args);
 rvit_status rvit_cu_bipartite_match_reserve(rvit_cu_queue *queue, const rvit_bipartite_match_args *args);
 
-/* layout.c: shared by select and match. */
+/* layout.c: shared by select and bipartite_match. */
 /* Reserves memory for the records of n_images images and for n_sorted numbers to sort: the queue's own or the caller's. */
 rvit_status rvit_cu_layout_reserve(rvit_cu_queue *queue, int64_t n_images, int64_t n_sorted);
 size_t rvit_cu_layout_size(int64_t n_images);

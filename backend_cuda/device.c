@@ -40,8 +40,8 @@ static rvit_status inspect(const rvit_cu_driver *driver, CUdevice handle, rvit_d
     RVIT_CU_TRY(driver, cuDeviceGetPCIBusId, (pci, (int)sizeof pci, handle));
     RVIT_CU_TRY(driver, cuDriverGetVersion, (&version));
     machine->faster_mma = major == 9 || major == 10;
-    /* Only where all algorithms gave the same bits, because eager and recorded ops must agree. For smaller GEMMs the measurement error
-       exceeds the gain. */
+    /* Only on devices where all algorithms gave the same bits, because eager and recorded ops must agree. For smaller GEMMs the
+       measurement error exceeds the gain. */
     machine->autotune_macs = major == 9 ? 1000000000 : 0;
     machine->wgmma = major == 9 && minor == 0;
     /* Needs a driver that records programmatic dependent launches in graphs. Other devices with this feature have not been measured. */

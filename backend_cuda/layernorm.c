@@ -9,7 +9,7 @@ static const rvit_cu_kernel kernels[][RVIT_CU_N_NORM_SHAPES] = {
     [RVIT_BF16] = {RVIT_CU_NORM_SHAPES(BF16) BF16(any)},
 };
 
-/* The kernels with an e4m3 output hold float32 rows in registers: those of the residual stream. */
+/* The kernels with an e4m3 output hold only float32 rows in registers, the type of the residual stream. */
 #define E4M3(name, ...) [RVIT_CU_NORM_##name] = RVIT_CU_layernorm_f32_##name##_e4m3,
 static const rvit_cu_kernel kernels_e4m3[] = {RVIT_CU_NORM_SHAPES(E4M3)};
 

@@ -1,4 +1,4 @@
-/* Shared by select and match: the records through which the CTAs of a launch communicate. */
+/* The records through which the CTAs of select and bipartite_match communicate. */
 #include "backend_cuda/cu.h"
 
 size_t rvit_cu_layout_size(int64_t n_images)

@@ -45,8 +45,8 @@ static int has_sigmoid(const rvit_cu_linear_facts *f)
     return rvit_sigmoid_of(f->activation).slope != 0.0f;
 }
 
-/* cuBLASLt has tanh GELU. */
-static int adds_pass(const rvit_cu_linear_facts *f)
+/* Whether the activation needs a second pass after cuBLASLt, which has only tanh GELU. */
+static int needs_second_pass(const rvit_cu_linear_facts *f)
 {
     return f->activation != RVIT_ACTIVATION_NONE && f->activation != RVIT_ACTIVATION_GELU_TANH;
 }
@@ -69,37 +69,37 @@ static int64_t tiles_of(int64_t rows, int32_t out_features, int32_t out_size)
 }
 
 /* Whether the op has at most this many tiles per 100 SMs. */
-static int are_at_most(const rvit_cu_machine *m, const rvit_cu_linear_facts *f, int32_t tiles)
+static int has_at_most_tiles(const rvit_cu_machine *m, const rvit_cu_linear_facts *f, int32_t tiles)
 {
     return tiles_of(f->rows, f->out_features, out_size_of(f)) * 100 <= (int64_t)tiles * m->n_sms;
 }
 
 /* Whether cuBLASLt with padding rows is about as fast as another kernel that reads the row count on the device. */
-static int pays_padding(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
+static int is_padding_cheap(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
 {
     const gemm_kind kind = kind_of(f, 0);
     if (f->dtype == RVIT_E4M3) /* without wgmma, the backend's own e4m3 kernel is slower than cuBLASLt with the padding rows */
-        return !m->wgmma || are_at_most(m, f, padded_e4m3_tiles[kind]);
-    return is_16_bits(f->dtype) && kind == NARROWING && !are_at_most(m, f, PADDED_MORE) && are_at_most(m, f, PADDED_MOST);
+        return !m->wgmma || has_at_most_tiles(m, f, padded_e4m3_tiles[kind]);
+    return is_16_bits(f->dtype) && kind == NARROWING && !has_at_most_tiles(m, f, PADDED_MORE) && has_at_most_tiles(m, f, PADDED_MOST);
 }
 
 /* Whether cuBLASLt could run the op: the residual does not repeat, and the host knows the row count or padding is worth it. */
-static int is_for_lt(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
+static int can_use_lt(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
 {
-    return !f->repeats && (!f->live || (f->may_pad && pays_padding(m, f)));
+    return !f->repeats && (!f->live || (f->may_pad && is_padding_cheap(m, f)));
 }
 
 /* Whether the backend's own kernel, launched early (programmatic dependent launch), is at least as fast as cuBLASLt. Measured in whole
    forwards. */
-static int is_early(const rvit_cu_machine *m, const rvit_cu_linear_facts *f, int activated)
+static int prefers_early_launch(const rvit_cu_machine *m, const rvit_cu_linear_facts *f, int activated)
 {
     const double most_macs = activated ? 5e8 : out_size_of(f) == 4 ? 6e7 : 1.8e8;
     return m->early && f->in_features % 8 == 0 && f->in_features <= 768 && macs_of(f) <= most_macs &&
            rvit_cu_tile_is_nonpersistent(rvit_cu_tile_linear(m, 2, f->rows, f->in_features, f->out_features, 0).shape);
 }
 
-/* Why a second pass after cuBLASLt is worth it, or NOT. */
-static rvit_cu_linear_why pays_second_pass(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
+/* Why cuBLASLt with a second pass is worth it, or RVIT_CU_WHY_NOT. */
+static rvit_cu_linear_why why_second_pass(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
 {
     return out_size_of(f) == 4                               ? RVIT_CU_WHY_LT_WIDE
            : f->dtype == RVIT_E4M3                           ? RVIT_CU_WHY_LT_E4M3
@@ -128,12 +128,12 @@ static rvit_cu_linear_why prefers_small_m(const rvit_cu_machine *m, const rvit_c
 {
     if (!rvit_cu_linear_has_kernel(m, f, RVIT_CU_PATH_SMALL_M))
         return RVIT_CU_WHY_NOT;
-    const int makes_e4m3 = f->out_dtype == RVIT_E4M3, activated = adds_pass(f), for_lt = is_for_lt(m, f);
+    const int makes_e4m3 = f->out_dtype == RVIT_E4M3, activated = needs_second_pass(f), for_lt = can_use_lt(m, f);
     const gemm_kind kind = kind_of(f, activated);
-    /* Too few tiles for the large-M kernel, and too many for the kernel that is best for very small GEMMs. */
-    const int are_few = makes_e4m3 || ((!for_lt || kind == ACTIVATED) && are_at_most(m, f, small_m_tiles[kind]) &&
-                                       !is_early(m, f, activated) && (!activated || pays_second_pass(m, f) != RVIT_CU_WHY_NOT));
-    if (!are_few)
+    /* Too few tiles for the large-M kernel, and too many for the nonpersistent kernel. */
+    const int is_small = makes_e4m3 || ((!for_lt || kind == ACTIVATED) && has_at_most_tiles(m, f, small_m_tiles[kind]) &&
+                                        !prefers_early_launch(m, f, activated) && (!activated || why_second_pass(m, f) != RVIT_CU_WHY_NOT));
+    if (!is_small)
         return RVIT_CU_WHY_NOT;
     *out_tile = rvit_cu_tile_small_m(m, f->rows, f->in_features, f->out_features, out_size_of(f));
     if (out_tile->ctas == 0 || (makes_e4m3 && (int64_t)out_tile->ctas * 100 > (int64_t)SMALL_M_E4M3_CTAS * m->n_sms))
@@ -141,24 +141,24 @@ static rvit_cu_linear_why prefers_small_m(const rvit_cu_machine *m, const rvit_c
     return makes_e4m3 ? RVIT_CU_WHY_SMALL_M_E4M3 : for_lt ? RVIT_CU_WHY_SMALL_M_ACTIVATED : RVIT_CU_WHY_SMALL_M_UNKNOWN;
 }
 
-/* With few waves, the last one is mostly idle (wave quantization); cuBLASLt has smaller tiles for that. */
+/* Needs many tiles: with few waves, the last one is mostly idle (wave quantization), and cuBLASLt has smaller tiles for that. */
 static rvit_cu_linear_why prefers_large_m(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
 {
     if (!rvit_cu_linear_has_kernel(m, f, RVIT_CU_PATH_LARGE_M))
         return RVIT_CU_WHY_NOT;
     if (f->out_dtype == RVIT_E4M3)
         return RVIT_CU_WHY_LARGE_M_E4M3;
-    if (!is_for_lt(m, f))
+    if (!can_use_lt(m, f))
         return f->dtype == RVIT_E4M3 || macs_of(f) >= large_m_macs ? RVIT_CU_WHY_LARGE_M_UNKNOWN : RVIT_CU_WHY_NOT;
     const int64_t tiles = tiles_of(f->rows, f->out_features, out_size_of(f));
-    const gemm_kind kind = kind_of(f, adds_pass(f));
+    const gemm_kind kind = kind_of(f, needs_second_pass(f));
     const int takes = f->dtype == RVIT_E4M3 ? kind == PLAIN && tiles >= LARGE_M_E4M3_TILES
-                                            : (adds_pass(f) || kind != NARROWING) && tiles >= 3 * (int64_t)m->n_sms;
+                                            : (needs_second_pass(f) || kind != NARROWING) && tiles >= 3 * (int64_t)m->n_sms;
     return takes ? RVIT_CU_WHY_LARGE_M_TILES : RVIT_CU_WHY_NOT;
 }
 
-/* The kernels that run on every device. */
-static rvit_cu_linear_choice own(const rvit_cu_machine *m, const rvit_cu_linear_facts *f, rvit_cu_linear_why why)
+/* Chooses one of the kernels that run on every device. */
+static rvit_cu_linear_choice choose_own(const rvit_cu_machine *m, const rvit_cu_linear_facts *f, rvit_cu_linear_why why)
 {
     const int is_e4m3 = f->dtype == RVIT_E4M3, is_plain = !has_sigmoid(f) && !f->gated;
     /* Most kernels support only what models use; one supports everything. */
@@ -173,13 +173,13 @@ static rvit_cu_linear_choice own(const rvit_cu_machine *m, const rvit_cu_linear_
     return choice;
 }
 
-/* cuBLASLt, or a kernel that runs on every device. */
-static rvit_cu_linear_choice lt_or_own(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
+/* Chooses cuBLASLt, or a kernel that runs on every device. */
+static rvit_cu_linear_choice choose_lt_or_own(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
 {
     if (f->rows == 0 || f->gated)
-        return own(m, f, f->gated ? RVIT_CU_WHY_GATED : RVIT_CU_WHY_EMPTY);
-    if (!is_for_lt(m, f))
-        return own(m, f, f->repeats ? RVIT_CU_WHY_REPEATS : RVIT_CU_WHY_UNKNOWN);
+        return choose_own(m, f, f->gated ? RVIT_CU_WHY_GATED : RVIT_CU_WHY_EMPTY);
+    if (!can_use_lt(m, f))
+        return choose_own(m, f, f->repeats ? RVIT_CU_WHY_REPEATS : RVIT_CU_WHY_UNKNOWN);
     const int activates =
         f->activation == RVIT_ACTIVATION_GELU_TANH && f->out_dtype != RVIT_F32 && !f->has_residual && (!f->has_bias || f->narrow_bias);
     const int activated = f->activation != RVIT_ACTIVATION_NONE && !activates; /* in a second pass */
@@ -187,19 +187,19 @@ static rvit_cu_linear_choice lt_or_own(const rvit_cu_machine *m, const rvit_cu_l
        adds the bias, so cuBLASLt does not round the sum. */
     const int adds_bias = f->out_dtype == RVIT_F32 && f->dtype != RVIT_E4M3 ? f->has_bias : !activated && f->narrow_bias;
     rvit_cu_linear_choice choice = {RVIT_CU_PATH_LT, RVIT_CU_WHY_LT_WHOLE, .lt_adds_bias = adds_bias, .lt_activates = activates};
-    if (is_16_bits(f->dtype) && is_early(m, f, activated))
-        return own(m, f, RVIT_CU_WHY_EARLY);
+    if (is_16_bits(f->dtype) && prefers_early_launch(m, f, activated))
+        return choose_own(m, f, RVIT_CU_WHY_EARLY);
     if (activated || (f->has_bias && !adds_bias)) {
         choice.path = RVIT_CU_PATH_LT_EPILOGUE;
-        choice.why = pays_second_pass(m, f);
+        choice.why = why_second_pass(m, f);
         if (f->out_features * (int64_t)out_size_of(f) % 16 != 0)
-            return own(m, f, RVIT_CU_WHY_NARROW);
+            return choose_own(m, f, RVIT_CU_WHY_NARROW);
         if (choice.why == RVIT_CU_WHY_NOT)
-            return own(m, f, RVIT_CU_WHY_ONE_PASS);
+            return choose_own(m, f, RVIT_CU_WHY_ONE_PASS);
         if (f->has_residual && (f->dtype != RVIT_E4M3 || f->activation != RVIT_ACTIVATION_NONE))
-            return own(m, f, RVIT_CU_WHY_RESIDUAL);
+            return choose_own(m, f, RVIT_CU_WHY_RESIDUAL);
     }
-    return f->no_lt ? own(m, f, RVIT_CU_WHY_NO_LT) : choice;
+    return f->no_lt ? choose_own(m, f, RVIT_CU_WHY_NO_LT) : choice;
 }
 
 rvit_cu_linear_choice rvit_cu_linear_choose(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
@@ -209,7 +209,7 @@ rvit_cu_linear_choice rvit_cu_linear_choose(const rvit_cu_machine *m, const rvit
     if (choice.why != RVIT_CU_WHY_NOT)
         return choice;
     choice = (rvit_cu_linear_choice){.path = RVIT_CU_PATH_LARGE_M, .why = prefers_large_m(m, f)};
-    return choice.why != RVIT_CU_WHY_NOT ? choice : lt_or_own(m, f);
+    return choice.why != RVIT_CU_WHY_NOT ? choice : choose_lt_or_own(m, f);
 }
 
 const char *rvit_cu_linear_lacks_e4m3(const rvit_cu_machine *machine, int32_t out_features, int32_t gated)

@@ -35,7 +35,7 @@ enum {
 };
 _Static_assert(sizeof(lt_functions) == N_FUNCTIONS * sizeof(void (*)(void)), "one function pointer for each name");
 
-/* out^T [n, m] = weight^T x^T + c^T: a row-major matrix here is its transpose in column-major order there. */
+/* out^T [n, m] = weight^T x^T + c^T, because cuBLASLt is column-major: our row-major matrices are transposed for it. */
 typedef struct shape {
     int64_t m, n, k;
     int32_t dtype, out_dtype, epilogue, has_residual; /* epilogue: a cuBLASLt constant */
@@ -57,7 +57,7 @@ struct rvit_cu_lt {
     void *handle;
     lt_functions functions;
     lt_choice choices[CHOICES];
-    int n_choices; /* ever made; new ones replace the oldest */
+    int n_choices; /* all that were ever made; new ones replace the oldest */
 };
 
 struct rvit_cu_lt_gemm {
@@ -107,18 +107,18 @@ static void open_library(rvit_cu_lt *lt)
     }
 }
 
-/* Each queue checks once. */
+/* Opens cuBLASLt if that was not tried before. Each queue checks only once, to avoid the lock. */
 static int is_open(rvit_cu_queue *queue)
 {
     rvit_cu_lt *lt = queue->device->lt;
-    if (!queue->asked_for_lt) {
+    if (!queue->checked_lt) {
         pthread_mutex_lock(&lt->lock);
         if (!lt->tried) {
             lt->tried = 1;
             open_library(lt);
         }
         pthread_mutex_unlock(&lt->lock);
-        queue->asked_for_lt = 1;
+        queue->checked_lt = 1;
     }
     return lt->handle != NULL;
 }
@@ -194,8 +194,9 @@ static int uses_split_k(const rvit_cu_lt *lt, const lt_heuristic *found)
     return n_splits > 1;
 }
 
-/* Fills `found` with algorithms in cuBLASLt's order of preference. Returns how many. */
-static int ask(const rvit_cu_lt *lt, const rvit_cu_lt_gemm *gemm, size_t workspace, uint32_t reduction, int most, lt_heuristic *found)
+/* Fills `found` with algorithms in cuBLASLt's order of preference, and returns their number. */
+static int find_algorithms(const rvit_cu_lt *lt, const rvit_cu_lt_gemm *gemm, size_t workspace, uint32_t reduction, int most,
+                           lt_heuristic *found)
 {
     const lt_functions *f = &lt->functions;
     void *preference = NULL;
@@ -226,8 +227,8 @@ static int ask(const rvit_cu_lt *lt, const rvit_cu_lt_gemm *gemm, size_t workspa
 static int choose_algorithm(const rvit_cu_lt *lt, rvit_cu_lt_gemm *gemm)
 {
     lt_heuristic whole, split_k;
-    const int has_whole = ask(lt, gemm, 0, 0, 1, &whole) > 0;
-    const int has_split_k = ask(lt, gemm, WORKSPACE, LT_REDUCTION_COMPUTE_TYPE, 1, &split_k) > 0;
+    const int has_whole = find_algorithms(lt, gemm, 0, 0, 1, &whole) > 0;
+    const int has_split_k = find_algorithms(lt, gemm, WORKSPACE, LT_REDUCTION_COMPUTE_TYPE, 1, &split_k) > 0;
     if (!has_whole && !has_split_k)
         return 0;
     const int takes_split_k = !has_whole || (has_split_k && uses_split_k(lt, &split_k) && split_k.waves > 4 * whole.waves);
@@ -236,7 +237,7 @@ static int choose_algorithm(const rvit_cu_lt *lt, rvit_cu_lt_gemm *gemm)
     return 1;
 }
 
-/* The single scale of x is valid wherever rows were quantized with it: a row that is not finite is all NaN anyway. */
+/* The single scale of x is also valid for rows that are not finite, because all their values are NaN. */
 static int set_scales(const rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm)
 {
     const lt_functions *f = &queue->device->lt->functions;
@@ -405,7 +406,7 @@ static rvit_status choose_candidate(rvit_cu_queue *queue, const rvit_linear_args
 {
     const rvit_cu_driver *driver = queue->device->driver;
     lt_heuristic found[CANDIDATES];
-    const int n = ask(queue->device->lt, gemm, 0, 0, CANDIDATES, found);
+    const int n = find_algorithms(queue->device->lt, gemm, 0, 0, CANDIDATES, found);
     candidate_runs t = {0};
     const int64_t launches = queue->launches;
     const rvit_status status = n > 1 ? run_candidates(queue, args, gemm, found, n, &t) : RVIT_OK;

@@ -32,7 +32,7 @@ typedef struct rvit_cu_patchify_params {
     int32_t *cu_seqlens;        /* or NULL */
     const int32_t *live_images; /* or NULL */
     int32_t n_images, channels, height, width, patch_size, grid_height, grid_width, n_prefix, out_stride;
-    int32_t low_offset; /* elements from a value to its low half, what rounding takes off; 0: not split */
+    int32_t low_offset; /* elements from a value to its low half, the rounding error; 0: not split */
 } rvit_cu_patchify_params;
 
 typedef struct rvit_cu_fetch_params {
@@ -285,8 +285,8 @@ typedef struct rvit_cu_positions_params {
     int32_t source_rows, n_positions;
 } rvit_cu_positions_params;
 
-/* Scratch memory of select and match, zeroed once, followed by one record per image. tickets and finished are counters that each op
-   resets; epoch distinguishes its records from those of earlier ops. */
+/* Scratch memory of select and bipartite_match, zeroed once, followed by one record per image. tickets and finished are counters that each
+   op resets; epoch distinguishes its records from those of earlier ops. */
 typedef struct rvit_cu_layout_scratch {
     int32_t tickets, finished, epoch;
     int32_t last_error; /* INT32_MAX minus the first error; 0: none */
@@ -297,7 +297,7 @@ typedef struct rvit_cu_layout_record {
     int32_t arrived, unused;  /* CTAs that finished the first half of the image */
 } rvit_cu_layout_record;
 
-/* How the CTAs of select and match share the images, and where they write the layout. */
+/* How the CTAs of select and bipartite_match share the images, and where they write the layout. */
 typedef struct rvit_cu_layout {
     const int32_t *cu_seqlens;
     int32_t *out_cu_seqlens, *src_rows, *error; /* error or NULL */

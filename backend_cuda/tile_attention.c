@@ -62,7 +62,7 @@ static int32_t direct_warps(const rvit_cu_machine *machine, const rvit_cu_attent
     return tiles % 3 == 0 && heads * divide_up(tiles, 2) > machine->n_sms ? RVIT_CU_DIRECT_WARPS : 2;
 }
 
-/* For heads of 33 to 64 channels, except what the direct kernels take. */
+/* For heads of 33 to 64 channels that no direct kernel runs. */
 static rvit_cu_attention_shape shape_d64(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
 {
     /* With few rows or few tiles, more CTAs save more than sharing keys and values. */

@@ -1,4 +1,4 @@
-/* Launch shapes of the ops on rows and images: layernorm, quantize, head, select, match, preprocess. */
+/* Launch shapes of the ops on rows and images: layernorm, quantize, head, select, bipartite_match, preprocess. */
 #include "backend_cuda/divide.h"
 #include "backend_cuda/params.h"
 #include "backend_cuda/tile.h"

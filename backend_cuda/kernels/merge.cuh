@@ -1,4 +1,4 @@
-/* Merge: the weighted mean of each list of rows from match. One warp per row. */
+/* Merge: the weighted mean of each list of rows from bipartite_match. One warp per row. */
 #ifndef RVIT_MERGE_CUH
 #define RVIT_MERGE_CUH
 

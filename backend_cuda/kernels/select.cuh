@@ -27,7 +27,7 @@ struct select_memory {
     int passed, error;
 };
 
-/* What determines the kept rows of an image. */
+/* An image, and what decides which of its rows are kept. */
 struct select_job {
     int image, begin, len, prefix, skip; /* rows skip .. len - 1 compete */
     int k;                               /* TOP_K: how many of them to keep */

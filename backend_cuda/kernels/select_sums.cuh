@@ -13,7 +13,7 @@ struct sums_memory {
     int largest, flaw;
 };
 
-/* What prevents two or more scores from being summed; the larger value wins. */
+/* Why the scores of an image cannot be summed. The highest value is reported. */
 enum { FLAW_NONE = 0, FLAW_SUM = 1, FLAW_NAN = 2 };
 
 /* A score as an integer, relative to the largest one, which has 32 bits. */
