@@ -1,4 +1,5 @@
-/* The received op. The number of workgroups follows from capacities; a workgroup whose keys are past the end of its image returns early. */
+/* The attention_received op. The number of workgroups follows from capacities; a workgroup whose keys are past the end of its image returns
+ * early. */
 #include "backend_vulkan/vulkan.h"
 
 rvit_status rvit_vk_record_attention_received(rvit_vk_recorder *recorder, const rvit_attention_received_args *args)

@@ -1,7 +1,7 @@
-/* The match op. */
+/* The bipartite_match op. */
 #include "backend_vulkan/vulkan.h"
 
-#define MAX_GROUPS 1024 /* each group adds up the lengths of all images before its own */
+#define MAX_GROUPS 1024 /* each workgroup adds up the lengths of all images before its own */
 
 /* [windows][subgroup][half] */
 static const rvit_vk_shader shaders[2][2][2] = {
@@ -32,7 +32,7 @@ rvit_status rvit_vk_record_bipartite_match(rvit_vk_recorder *recorder, const rvi
     rvit_vk_dispatch dispatch = {.shader = shaders[windows][rvit_vk_uses_subgroups(recorder->device)][half],
                                  .specs = {[RVIT_BIPARTITE_MATCH_HEAD_DIM] = (uint32_t)args->head_dim,
                                            [RVIT_BIPARTITE_MATCH_LONG] = args->max_len > RVIT_NEAR_KEYS,
-                                           [RVIT_BIPARTITE_MATCH_UNIT] = (uint32_t)args->group_size,
+                                           [RVIT_BIPARTITE_MATCH_GROUP_SIZE] = (uint32_t)args->group_size,
                                            [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
                                  .groups = {.rows = args->n_images == 0 ? 1 : args->n_images, .divide = share}};
     RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(bipartite_match, cu_seqlens, 4), RVIT_VK_ARRAY(bipartite_match, k, half ? 8 : 16),

@@ -3,7 +3,7 @@
 
 rvit_status rvit_vk_record_grid_layout(rvit_vk_recorder *recorder, const rvit_grid_layout_args *args)
 {
-    /* Each group reads the grids before its own. With more groups than this they would only read more. */
+    /* Each workgroup reads the grids before its own. More workgroups than this would only read more. */
     const int64_t entries = args->n_images + (int64_t)1, per_group = (entries - 1) / RVIT_GRID_LAYOUT_MOST_GROUPS + 1;
     struct rvit_grid_layout_push push = {.n_images = args->n_images,
                                          .n_prefix = args->n_prefix,
@@ -19,9 +19,9 @@ rvit_status rvit_vk_record_grid_layout(rvit_vk_recorder *recorder, const rvit_gr
         .specs = {[RVIT_GRID_LAYOUT_FLAGS] = (args->live_images.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_LIVE : 0) |
                                              (args->patch_cu_seqlens.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_PATCHES : 0) |
                                              (args->token_map.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_CELLS : 0) |
-                                             (args->group_cu_seqlens.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_UNITS : 0) |
+                                             (args->group_cu_seqlens.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_GROUPS : 0) |
                                              (args->window_cu_seqlens.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_WINDOWS : 0) |
-                                             (args->group_rows.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_UNIT_ROWS : 0) |
+                                             (args->group_rows.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_GROUP_ROWS : 0) |
                                              (args->patch_merge == 1 ? RVIT_GRID_LAYOUT_LINE_BY_LINE : 0)},
         .groups = {.rows = entries, .divide = per_group}};
     RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(grid_layout, grids, 8), RVIT_VK_ARRAY(grid_layout, cu_seqlens, 4),

@@ -1,5 +1,5 @@
-/* The indirect dispatches of a program: which dispatch sizes they need, where these are in memory, and which of them the select or match
-   that writes the live rows computes itself. record.c records the dispatches that compute the others. */
+/* The indirect dispatches of a program: which dispatch sizes they need, where these are in memory, and which of them the select or
+   bipartite_match that writes the live rows computes itself. record.c records the dispatches that compute the others. */
 #include <string.h>
 
 #include "backend_vulkan/vulkan.h"

@@ -364,7 +364,7 @@ static rvit_status check_family(const rvit_vk_instance *instance, VkPhysicalDevi
 rvit_status rvit_vk_instance_import_device(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice handle,
                                            uint32_t queue_family, uint32_t features, rvit_vk_physical *out_physical)
 {
-    /* With the memory model enabled, the atomics of select and match have device scope. */
+    /* With the memory model enabled, the atomics of select and bipartite_match have device scope. */
     if ((features & RVIT_VK_MEMORY_MODEL) != 0 && (features & RVIT_VK_DEVICE_SCOPE) == 0)
         return rvit_fail(RVIT_UNSUPPORTED, "vulkan device desc: vulkanMemoryModel is enabled, and %s",
                          rvit_vk_feature_missing(RVIT_VK_DEVICE_SCOPE));

@@ -28,24 +28,24 @@ static double kth(double n_items, int is_long, double scan_once)
     return 4.0 * (steps(256.0, THREADS) + steps(n_items, THREADS * (is_long ? 16.0 : 1.0)) + 2.0 * (DIGIT_SHARE + 1.0) + scan_once + 1.0);
 }
 
-static double match_partners(double n_items, double n_b, double unit, double d4)
+static double match_partners(double n_items, double n_b, double group_size, double d4)
 {
-    return steps(n_items, THREADS) * (32.0 + steps(n_b, 8.0) * (1.0 + unit * (2.0 + steps(8.0 * d4, THREADS) + d4) + 9.0));
+    return steps(n_items, THREADS) * (32.0 + steps(n_b, 8.0) * (1.0 + group_size * (2.0 + steps(8.0 * d4, THREADS) + d4) + 9.0));
 }
 
 static double match_image(const rvit_vk_device *device, const rvit_bipartite_match_args *a, double len)
 {
-    const double unit = a->group_size, n = (len / unit + 1.0) / 2.0, d4 = a->head_dim / 4, team = (a->head_dim / 4 + 7) / 8 + 1;
+    const double group_size = a->group_size, n = (len / group_size + 1.0) / 2.0, d4 = a->head_dim / 4, team = (a->head_dim / 4 + 7) / 8 + 1;
     const double blocks = steps(n, 1024.0), s = scan(device), words = steps(len / 4.0 + 1.0, THREADS);
     const int is_long = a->max_len > RVIT_NEAR_KEYS;
     double sum = words + steps(len, THREADS / 8.0) * (1.0 + team * (2.0 + a->n_heads) + 9.0 + team);
-    sum += match_partners(n, n, unit, d4) * (is_long && n > 1024.0 ? 2.0 : 1.0) + 2.0 * blocks;
+    sum += match_partners(n, n, group_size, d4) * (is_long && n > 1024.0 ? 2.0 : 1.0) + 2.0 * blocks;
     sum += kth(n, is_long, s) + steps(n, THREADS) * (1.0 + 2.0 * s);
     sum += steps(len, THREADS) + blocks + steps(n, THREADS) + steps(n, THREADS) * (n + 2.0 * blocks);
     return sum + 2.0 * steps(len, THREADS) + steps(n, THREADS) * (1.0 + s);
 }
 
-static double match_loops(const rvit_vk_device *device, const rvit_bipartite_match_args *a)
+static double bipartite_match_loops(const rvit_vk_device *device, const rvit_bipartite_match_args *a)
 {
     const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows);
     const double share = rvit_vk_bipartite_match_share(a);
@@ -139,7 +139,7 @@ static double attention_loops(const rvit_vk_device *device, const rvit_attention
     return steps(a->n_images, 1.0e9) + 64.0 + steps(len, keys) * block + steps(shape.queries * d4, shape.threads);
 }
 
-static double received_loops(const rvit_attention_received_args *a)
+static double attention_received_loops(const rvit_attention_received_args *a)
 {
     const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows);
     return steps(len, RVIT_ATTENTION_RECEIVED_QUERIES) * (1.0 + steps(a->head_dim / 4, 8.0));
@@ -166,10 +166,10 @@ static double grid_layout_loops(const rvit_grid_layout_args *a)
 {
     const double per_group = floor(a->n_images / (double)RVIT_GRID_LAYOUT_MOST_GROUPS) + 1.0;
     const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows),
-                 cells = a->token_map.buffer != NULL ? steps(len, THREADS) : 0.0;
-    const double units = a->group_rows.buffer != NULL ? steps(len / (a->merge * a->merge), THREADS) : 0.0;
+                 tokens = a->token_map.buffer != NULL ? steps(len, THREADS) : 0.0;
+    const double group_rows = a->group_rows.buffer != NULL ? steps(len / (a->merge * a->merge), THREADS) : 0.0;
     const double windows = a->window_cu_seqlens.buffer != NULL ? steps(a->max_windows + 1.0, THREADS) : 0.0;
-    return steps(a->n_images, THREADS) + 9.0 + per_group * (1.0 + cells + units + windows);
+    return steps(a->n_images, THREADS) + 9.0 + per_group * (1.0 + tokens + group_rows + windows);
 }
 
 static double pixelprune_loops(const rvit_pixelprune_args *a)
@@ -193,7 +193,7 @@ static double pool_loops(const rvit_vk_device *device, const rvit_pool_args *a)
     return steps(len, RVIT_POOL_ROWS) * block + THREADS / RVIT_POOL_PLAIN_COLUMNS;
 }
 
-static double probe_loops(const rvit_vk_device *device, const rvit_attention_pool_args *a)
+static double attention_pool_loops(const rvit_vk_device *device, const rvit_attention_pool_args *a)
 {
     const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows);
     const double teams = rvit_vk_row_teams(device), lanes = THREADS / teams;
@@ -208,13 +208,13 @@ const char *rvit_vk_loops_fit(const rvit_vk_device *device, const rvit_op *op)
         return NULL;
     double n = 0.0;
     if (op->type == RVIT_OP_BIPARTITE_MATCH)
-        n = match_loops(device, &op->bipartite_match);
+        n = bipartite_match_loops(device, &op->bipartite_match);
     else if (op->type == RVIT_OP_SELECT)
         n = select_loops(device, &op->select);
     else if (op->type == RVIT_OP_ATTENTION)
         n = attention_loops(device, &op->attention);
     else if (op->type == RVIT_OP_ATTENTION_RECEIVED)
-        n = received_loops(&op->attention_received);
+        n = attention_received_loops(&op->attention_received);
     else if (op->type == RVIT_OP_GRID_LAYOUT)
         n = grid_layout_loops(&op->grid_layout);
     else if (op->type == RVIT_OP_EMBED)
@@ -224,6 +224,6 @@ const char *rvit_vk_loops_fit(const rvit_vk_device *device, const rvit_op *op)
     else if (op->type == RVIT_OP_POOL)
         n = pool_loops(device, &op->pool);
     else if (op->type == RVIT_OP_ATTENTION_POOL)
-        n = probe_loops(device, &op->attention_pool);
+        n = attention_pool_loops(device, &op->attention_pool);
     return n <= MOST_ITERATIONS ? NULL : "this driver ends loops after 65,535 iterations in all, and images this long could need more";
 }

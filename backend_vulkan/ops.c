@@ -14,7 +14,7 @@ static rvit_status record(rvit_vk_recorder *recorder, const rvit_op *op)
     return rvit_fail(RVIT_INTERNAL, "vulkan: %d is not the type of an op", (int)op->type);
 }
 
-/* Select and match write new layouts and, in a program, the sizes of the indirect dispatches that depend on them. */
+/* select and bipartite_match write new layouts and, in a program, the sizes of the indirect dispatches that depend on them. */
 static int makes_dispatch_sizes(const rvit_op *op)
 {
     return op->type == RVIT_OP_SELECT || op->type == RVIT_OP_BIPARTITE_MATCH;

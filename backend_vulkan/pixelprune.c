@@ -28,12 +28,13 @@ rvit_status rvit_vk_record_pixelprune(rvit_vk_recorder *recorder, const rvit_pix
                                         .limit_1 = args->limits[1],
                                         .limit_2 = args->limits[2],
                                         .limit_3 = args->limits[3]};
-    rvit_vk_dispatch dispatch = {.shader = RVIT_VK_PIXELPRUNE_VK,
-                                 .specs = {[RVIT_PIXELPRUNE_FLAGS] = (reconstructs ? RVIT_PIXELPRUNE_RECONSTRUCTS : 0) |
-                                                                     (args->interleaved ? RVIT_PIXELPRUNE_IS_INTERLEAVED : 0) |
-                                                                     (args->patch_merge == 1 ? RVIT_PIXELPRUNE_BY_LINES : 0) |
-                                                                     (args->group_rows.buffer != NULL ? RVIT_PIXELPRUNE_HAS_UNIT_ROWS : 0)},
-                                 .groups = {.rows = args->n_images, .times = groups}};
+    rvit_vk_dispatch dispatch = {
+        .shader = RVIT_VK_PIXELPRUNE_VK,
+        .specs = {[RVIT_PIXELPRUNE_FLAGS] = (reconstructs ? RVIT_PIXELPRUNE_RECONSTRUCTS : 0) |
+                                            (args->interleaved ? RVIT_PIXELPRUNE_IS_INTERLEAVED : 0) |
+                                            (args->patch_merge == 1 ? RVIT_PIXELPRUNE_BY_LINES : 0) |
+                                            (args->group_rows.buffer != NULL ? RVIT_PIXELPRUNE_HAS_GROUP_ROWS : 0)},
+        .groups = {.rows = args->n_images, .times = groups}};
     RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(pixelprune, cu_seqlens, 4), RVIT_VK_ARRAY(pixelprune, token_map, 16),
                  RVIT_VK_ARRAY(pixelprune, pixels, 16), RVIT_VK_ARRAY(pixelprune, keep, 4), RVIT_VK_ARRAY(pixelprune, group_rows, 4));
     /* The shader declares sources as writable, so the array bound in its place must be one that the op writes, too. */

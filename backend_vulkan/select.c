@@ -74,7 +74,7 @@ static selection begin(const rvit_vk_recorder *recorder, const rvit_select_args 
                             .fuse_dim4 = args->fuse_dim / 4,
                             .anchor_columns = args->anchor_columns,
                             .group_size = args->group_size,
-                            .inverse_unit = 1.0f / (float)(args->group_size > 0 ? args->group_size : 1)},
+                            .inverse_group_size = 1.0f / (float)(args->group_size > 0 ? args->group_size : 1)},
                    .dispatch = {.shader = shader,
                                 .specs = {[RVIT_SELECT_MODE] = (uint32_t)args->mode,
                                           [RVIT_SELECT_SCORE] = scored ? (uint32_t)args->score : RVIT_SELECT_GIVEN,

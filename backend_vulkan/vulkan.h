@@ -55,7 +55,7 @@ enum {
     RVIT_VK_MEMORY_MODEL = 1 << 2,
     RVIT_VK_SUBGROUP_SIZE = 1 << 3,
     RVIT_VK_FULL_SUBGROUPS = 1 << 4,
-    RVIT_VK_DEVICE_SCOPE = 1 << 5, /* required with the memory model: atomics of select and match have device scope */
+    RVIT_VK_DEVICE_SCOPE = 1 << 5, /* required with the memory model: atomics of select and bipartite_match have device scope */
     RVIT_VK_TIMELINE = 1 << 6,
     RVIT_VK_BF16_TYPE = 1 << 7,
     RVIT_VK_BF16_MATRIX = 1 << 8,
@@ -65,7 +65,7 @@ enum {
     RVIT_VK_EXT_BF16 = 1 << 12,
     RVIT_VK_EXT_MEMORY_FD = 1 << 13,
     RVIT_VK_EXT_SEMAPHORE_FD = 1 << 14,
-    RVIT_VK_EXT_PORTABLE = 1 << 15, /* must be enabled where it is offered; what it lacks concerns graphics and events */
+    RVIT_VK_EXT_PORTABLE = 1 << 15, /* must be enabled where it is offered; its limits concern graphics and events */
     RVIT_VK_EXT_PCI = 1 << 16,      /* this and the next only provide information and need not be enabled */
     RVIT_VK_EXT_BUDGET = 1 << 17,
     RVIT_VK_MATRIX_FEATURES = RVIT_VK_COOPERATIVE_MATRIX | RVIT_VK_FLOAT16 | RVIT_VK_MEMORY_MODEL | RVIT_VK_SUBGROUP_SIZE |
@@ -276,7 +276,7 @@ rvit_status rvit_vk_buffer_create(rvit_device *device, int64_t size, rvit_buffer
 void rvit_vk_buffer_destroy(rvit_buffer *buffer);
 /* An additional buffer type: a few words that the host writes once and the device then updates. */
 #define RVIT_VK_BUFFER_WORDS (RVIT_BUFFER_SHARED + 1)
-/* Checks that the device can export or import, as `needed` says, the memory of buffers by file descriptor. */
+/* Checks that the device can export or import the memory of buffers by file descriptor. needed: which of the two. */
 rvit_status rvit_vk_check_memory_handles(const rvit_vk_device *device, VkExternalMemoryFeatureFlags needed);
 /* vkCreateBuffer. external: its memory is exported or imported. */
 rvit_status rvit_vk_buffer_new(rvit_vk_device *device, int64_t size, int external, rvit_vk_buffer *buffer,
@@ -406,7 +406,7 @@ rvit_status rvit_vk_record_begin(rvit_vk_recorder *recorder, VkCommandBufferUsag
 rvit_status rvit_vk_record_end(rvit_vk_recorder *recorder);
 /* A full barrier. */
 void rvit_vk_record_barrier(rvit_vk_recorder *recorder);
-/* order records the barrier before the op whose accesses are listed, if it needs one; remember then stores what the op touches.
+/* order records a barrier before the op with the listed accesses, if it needs one; remember then stores what the op touches.
    needs_full: the op is a transfer or writes what indirect dispatches read. */
 void rvit_vk_record_order(rvit_vk_recorder *recorder, int needs_full);
 void rvit_vk_record_remember(rvit_vk_recorder *recorder, int needs_full);
@@ -445,7 +445,7 @@ int64_t rvit_vk_dispatch_size_offset(int32_t slot);
 typedef struct rvit_vk_dispatch_size_list {
     int n, sizes_at, rules_at;
 } rvit_vk_dispatch_size_list;
-/* The dispatch sizes that the current op, a select or match, computes itself. */
+/* The dispatch sizes that the current op, a select or bipartite_match, computes itself. */
 rvit_vk_dispatch_size_list rvit_vk_find_own_dispatch_sizes(const rvit_vk_recorder *recorder);
 /* The next dispatch sizes of one live count that are known after op `producer` and not computed by it. Returns the index of the first of
    them, at least `from`; -1: there are no more. */
@@ -486,7 +486,7 @@ rvit_status rvit_vk_stream_synchronize(rvit_stream *stream);
 rvit_status rvit_vk_stream_submit(rvit_stream *stream, const VkCommandBuffer *commands, int32_t n_commands);
 /* Makes later submits wait for a semaphore, or signals it once all earlier submits are done. */
 rvit_status rvit_vk_stream_semaphore(rvit_stream *stream, const rvit_semaphore *semaphore, int signals, uint64_t value);
-/* Held around every use of the queue. */
+/* Must be held for every use of the queue. */
 void rvit_vk_queue_lock(rvit_vk_device *device);
 void rvit_vk_queue_unlock(rvit_vk_device *device);
 

@@ -1,7 +1,6 @@
 // Rearranges f16 weights in place, into the order in which linear_direct_matrix.comp loads them (common/matrix_rows.glsl). A workgroup
-// takes 64 features of 64 columns: four matrices of 16 columns, whose rows l and l + 8 are columns 8 l + 2 m and the next one of matrix m,
-// for each of four steps of 16 features. A unit of 16 bytes is what a lane holds of a matrix in one step: 8 bytes from each of the two
-// columns.
+// takes 64 features of 64 columns: four matrices of 16 columns, in four steps of 16 features. Rows l and l + 8 of matrix m are columns
+// 8 l + 2 m and 8 l + 2 m + 1. In one step a lane holds a unit of 16 bytes of a matrix: 8 bytes from each of these two columns.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require

@@ -1,10 +1,10 @@
-// Finds the pairs of units to merge, one image at a time. The number of remaining rows depends only on the lengths of images and windows,
-// so every workgroup computes its position in the output layout itself, from the lengths of the images before its own.
+// Finds the pairs of merge groups to merge, one image at a time. The number of remaining rows depends only on the lengths of images and
+// windows, so every workgroup computes its position in the output layout itself, from the lengths of the images before its own.
 //
-// A unit is UNIT rows; positions count the units of an image. Items are the units of A that may merge: item i is at position image_first_a
-// + 2 i. The keys of the items (the similarity of the best partner; 0 if there is none) are in shared memory and, past a certain item, in
-// next_rows, which is written last. The targets (the positions of the partners) are in the workspace; if there are more items than it
-// holds, they are recomputed, one block of items at a time.
+// A merge group is GROUP_SIZE rows; positions count the merge groups of an image. Items are the merge groups of A that may merge: item i is
+// at position image_first_a + 2 i. The keys of the items (the similarity of the best partner; 0 if there is none) are in shared memory and,
+// past a certain item, in next_rows, which is written last. The targets (the positions of the partners) are in the workspace; if there are
+// more items than it holds, they are recomputed, one block of items at a time.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #if TIER_SUBGROUP
@@ -18,7 +18,7 @@
 
 layout(constant_id = RVIT_BIPARTITE_MATCH_HEAD_DIM) const uint HEAD_DIM = 64;
 layout(constant_id = RVIT_BIPARTITE_MATCH_LONG) const uint LONG = 1;
-layout(constant_id = RVIT_BIPARTITE_MATCH_UNIT) const uint UNIT = 1;
+layout(constant_id = RVIT_BIPARTITE_MATCH_GROUP_SIZE) const uint GROUP_SIZE = 1;
 const uint D4 = HEAD_DIM / 4;
 
 layout(push_constant) uniform Push { rvit_bipartite_match_push push; };
@@ -43,10 +43,10 @@ uint item_position(uint item)
     return image_first_a + 2 * item;
 }
 
-// Index of the first row of a unit in next_rows.
+// Index of the first row of a merge group in next_rows.
 uint next_at(uint position)
 {
-    return uint(push.next_rows_at) + image_begin + position * UNIT;
+    return uint(push.next_rows_at) + image_begin + position * GROUP_SIZE;
 }
 
 #define far_key(item) next_rows[next_at(item_position(item))]
@@ -85,11 +85,11 @@ uint window_of(uint row)
     return window;
 }
 
-// How many of the units at every second position, starting at `first`, begin before the row; at most n.
-uint units_before(rvit_sequence image, uint first, uint n, uint row)
+// How many of the merge groups at every second position, starting at `first`, begin before the row; at most n.
+uint groups_before(rvit_sequence image, uint first, uint n, uint row)
 {
-    const uint from = image.begin + first * UNIT;
-    return row <= from ? 0 : min((row - from + 2 * UNIT - 1) / (2 * UNIT), n);
+    const uint from = image.begin + first * GROUP_SIZE;
+    return row <= from ? 0 : min((row - from + 2 * GROUP_SIZE - 1) / (2 * GROUP_SIZE), n);
 }
 
 uint every_second(uint first, uint end)
@@ -97,26 +97,27 @@ uint every_second(uint first, uint end)
     return end > first ? (end - first + 1) / 2 : 0;
 }
 
-// How many units of A have a unit of B in their window. There are no prefix tokens.
+// How many merge groups of A have one of B in their window. There are no prefix tokens.
 uint n_with_partner(rvit_sequence image)
 {
-    const uint units = image.len / UNIT, n_a = every_second(0, units), n_b = every_second(1, units), end = image.begin + units * UNIT;
+    const uint groups = image.len / GROUP_SIZE;
+    const uint n_a = every_second(0, groups), n_b = every_second(1, groups), end = image.begin + groups * GROUP_SIZE;
     uint n = 0;
     for (uint window = window_of(image.begin); window < uint(push.n_windows) && n < n_a; window++) {
         const uint from = window_row(window), to = window_row(window + 1);
         if (from >= end)
             break;
-        const uint a = units_before(image, 0, n_a, to), before = units_before(image, 0, n_a, from);
-        if (a > before && units_before(image, 1, n_b, to) > units_before(image, 1, n_b, from))
+        const uint a = groups_before(image, 0, n_a, to), before = groups_before(image, 0, n_a, from);
+        if (a > before && groups_before(image, 1, n_b, to) > groups_before(image, 1, n_b, from))
             n += a - before;
     }
     return min(n, n_a);
 }
 
-// How many units of the image merge.
+// How many merge groups of the image merge.
 uint n_merges(rvit_sequence image)
 {
-    const uint most = min(uint(push.merges), (image.len / UNIT - prefix_end(image)) / 2);
+    const uint most = min(uint(push.merges), (image.len / GROUP_SIZE - prefix_end(image)) / 2);
     return most == 0 || !HAS_WINDOWS ? most : min(most, n_with_partner(image));
 }
 
@@ -157,18 +158,18 @@ void store_metric(rvit_sequence image)
     }
 }
 
-// The range of units of B that an item may merge into.
+// The range of merge groups of B that an item may merge into.
 uvec2 choice_of(rvit_sequence image, uint item, uint first_b, uint n_b)
 {
     if (!HAS_WINDOWS)
         return uvec2(0, n_b);
     if (push.n_windows == 0)
         return uvec2(0, 0);
-    const uint window = window_of(image.begin + item_position(item) * UNIT);
-    return uvec2(units_before(image, first_b, n_b, window_row(window)), units_before(image, first_b, n_b, window_row(window + 1)));
+    const uint window = window_of(image.begin + item_position(item) * GROUP_SIZE);
+    return uvec2(groups_before(image, first_b, n_b, window_row(window)), groups_before(image, first_b, n_b, window_row(window + 1)));
 }
 
-// Units of B per staged tile, one row of each at a time.
+// Merge groups of B per staged tile, one row of each at a time.
 #define TILE 8
 shared vec4 tile[TILE * D4];
 
@@ -177,7 +178,7 @@ void find_partners(rvit_sequence image, uint block, uint end, uint first_b, uint
 {
     for (uint first = block; first < end; first += THREADS) {
         const uint item = first + gl_LocalInvocationIndex;
-        const uint own = uint(push.metric_at) + (image.begin + item_position(min(item, end - 1)) * UNIT) * D4;
+        const uint own = uint(push.metric_at) + (image.begin + item_position(min(item, end - 1)) * GROUP_SIZE) * D4;
         const uvec2 choice = choice_of(image, min(item, end - 1), first_b, n_b);
         // Windows are in the same order as items.
         const uint end_b = choice_of(image, min(first + THREADS, end) - 1, first_b, n_b).y;
@@ -187,10 +188,10 @@ void find_partners(rvit_sequence image, uint block, uint end, uint first_b, uint
             float dots[TILE];
             [[unroll]] for (uint b = 0; b < TILE; b++)
                 dots[b] = 0.0;
-            for (uint row = 0; row < UNIT; row++) {
+            for (uint row = 0; row < GROUP_SIZE; row++) {
                 for (uint t = gl_LocalInvocationIndex; t < n * D4; t += THREADS) {
                     const uint position = first_b + 2 * (start + t / D4);
-                    tile[t] = metric[uint(push.metric_at) + (image.begin + position * UNIT + row) * D4 + t % D4];
+                    tile[t] = metric[uint(push.metric_at) + (image.begin + position * GROUP_SIZE + row) * D4 + t % D4];
                 }
                 barrier();
                 for (uint d4 = 0; d4 < D4; d4++) {
@@ -236,8 +237,8 @@ uint choose(uint n_items, uint n_chosen, uint rank)
         const uint equal = equal_before + group_exclusive_add(uint(at_key), total);
         equal_before += total;
         const bool merges = item < n_items && (own > key || (at_key && equal < need));
-        for (uint j = 0; merges && j < UNIT; j++)
-            clear_mark(image_begin + item_position(item) * UNIT + j, KEPT);
+        for (uint j = 0; merges && j < GROUP_SIZE; j++)
+            clear_mark(image_begin + item_position(item) * GROUP_SIZE + j, KEPT);
         group_exclusive_add(uint(item < n_items && !merges), total);
         staying += total;
     }
@@ -253,11 +254,11 @@ bool row_stays(uint row)
 
 bool stays(uint item)
 {
-    return row_stays(image_begin + item_position(item) * UNIT);
+    return row_stays(image_begin + item_position(item) * GROUP_SIZE);
 }
 
-// Builds the lists: a unit of B, then the items merged into it in ascending order. They are built from the end, as lists of the units'
-// first rows; the current list of a unit of B begins at its next row.
+// Builds the lists: a merge group of B, then the items merged into it in ascending order. They are built from the end, as lists of the
+// first rows of merge groups; the current list of a merge group of B begins at its next row.
 void link(rvit_sequence image, uint n_items, uint n_chosen, uint first_b, uint n_b)
 {
     for (uint row = gl_LocalInvocationIndex; row < image.len; row += THREADS)
@@ -283,19 +284,19 @@ void link(rvit_sequence image, uint n_items, uint n_chosen, uint first_b, uint n
             for (uint i = n; i-- > 0;)
                 if (workspace[i] == position) {
                     next_rows[next_at(item_position(block + i))] = head;
-                    head = image_begin + item_position(block + i) * UNIT;
+                    head = image_begin + item_position(block + i) * GROUP_SIZE;
                 }
             next_rows[next_at(position)] = head;
         }
         barrier();
     }
-    if (UNIT == 1)
+    if (GROUP_SIZE == 1)
         return;
     memoryBarrierBuffer();
     barrier();
-    for (uint position = gl_LocalInvocationIndex; position < image.len / UNIT; position += THREADS) {
+    for (uint position = gl_LocalInvocationIndex; position < image.len / GROUP_SIZE; position += THREADS) {
         const uint next = next_rows[next_at(position)];
-        for (uint j = 1; j < UNIT; j++)
+        for (uint j = 1; j < GROUP_SIZE; j++)
             next_rows[next_at(position) + j] = next == LAST ? LAST : next + j;
     }
 }
@@ -324,7 +325,7 @@ void list_rows(uint to, uint end_prefix, uint n_items, uint staying, uint first_
         store_source(to + end_prefix + staying + b, first_b + 2 * b);
 }
 
-// The same for units: lists the remaining rows in their original order.
+// The same for merge groups of several rows: lists the remaining rows in their original order.
 void list_in_order(rvit_sequence image, uint to, uint rank)
 {
     for (uint first = 0; first < image.len; first += THREADS) {
@@ -344,7 +345,7 @@ void match_image(rvit_sequence image, uint to, uint rank)
     const uint end_prefix = prefix_end(image);
     image_first_a = (end_prefix + 1) / 2 * 2;
     const uint first_b = end_prefix / 2 * 2 + 1;
-    const uint n_items = every_second(image_first_a, image.len / UNIT), n_b = every_second(first_b, image.len / UNIT);
+    const uint n_items = every_second(image_first_a, image.len / GROUP_SIZE), n_b = every_second(first_b, image.len / GROUP_SIZE);
     for (uint word = image.begin / 4 + rank; word < (image.begin + image.len + 3) / 4; word += THREADS)
         store_marks(word, image.begin, image.begin + image.len, KEPT * EACH_BYTE);
     store_metric(image);
@@ -355,7 +356,7 @@ void match_image(rvit_sequence image, uint to, uint rank)
         find_partners(image, block, min(block + BLOCK, n_items), first_b, n_b);
     const uint staying = choose(n_items, n_chosen, rank);
     link(image, n_items, n_chosen, first_b, n_b);
-    if (UNIT > 1)
+    if (GROUP_SIZE > 1)
         list_in_order(image, to, rank);
     else
         list_rows(to, end_prefix, n_items, staying, first_b, n_b, rank);
@@ -371,7 +372,7 @@ void main()
     uint sum = 0, to;
     for (uint image = rank; image < first; image += THREADS) {
         const rvit_sequence rows = image_rows(image);
-        sum += rows.len - n_merges(rows) * UNIT;
+        sum += rows.len - n_merges(rows) * GROUP_SIZE;
     }
     group_exclusive_add(sum, to);
     if (group_index() == 0 && rank == 0)
@@ -379,7 +380,7 @@ void main()
     for (uint image = first; image < end; image++) {
         const rvit_sequence rows = image_rows(image);
         match_image(rows, to, rank);
-        to = min(to + rows.len - n_merges(rows) * UNIT, uint(push.rows));
+        to = min(to + rows.len - n_merges(rows) * GROUP_SIZE, uint(push.rows));
         if (rank == 0)
             out_cu_seqlens[uint(push.out_cu_seqlens_at) + image + 1] = to;
     }

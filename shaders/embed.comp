@@ -44,15 +44,15 @@ void main()
         return;
     const uint dim4 = uint(push.dim4);
     const uint to = uint(push.out_at) + row * dim4;
-    const ivec4 cell = token_map[uint(push.token_map_at) + row];
-    if (cell.x < 0 || push.patch_rows == 0) {
-        const bool is_there = cell.x < 0 && push.n_prefix > 0;
-        const uint from = uint(push.prefix_at) + uint(max(min(~cell.x, push.n_prefix - 1), 0)) * dim4;
+    const ivec4 entry = token_map[uint(push.token_map_at) + row];
+    if (entry.x < 0 || push.patch_rows == 0) {
+        const bool is_there = entry.x < 0 && push.n_prefix > 0;
+        const uint from = uint(push.prefix_at) + uint(max(min(~entry.x, push.n_prefix - 1), 0)) * dim4;
         for (uint column = gl_LocalInvocationIndex; column < dim4; column += THREADS)
             out_rows[to + column] = is_there ? prefix[from + column] : vec4(0.0);
         return;
     }
-    const rvit_position position = position_of(cell);
+    const rvit_position position = position_of(entry);
     const rvit_taps down = taps_of(push.table_height, position.height, position.y);
     const rvit_taps across = taps_of(push.table_width, position.width, position.x);
     if (RESAMPLE != 0) {
@@ -62,7 +62,7 @@ void main()
             across_weights[tap] = tap_weight(across, tap);
         barrier();
     }
-    const uint from = uint(push.patches_at) + uint(min(cell.x, push.patch_rows - 1)) * dim4;
+    const uint from = uint(push.patches_at) + uint(min(entry.x, push.patch_rows - 1)) * dim4;
     for (uint column = gl_LocalInvocationIndex; column < dim4; column += THREADS) {
         vec4 x = in_vec4(patches[from + column]);
         if (RESAMPLE != 0)

@@ -11,9 +11,9 @@ layout(binding = 0) readonly buffer Grids { ivec2 grids[]; };
 layout(binding = 1) writeonly buffer CuSeqlens { int cu_seqlens[]; };
 layout(binding = 2) writeonly buffer PatchCuSeqlens { int patch_cu_seqlens[]; };
 layout(binding = 3) writeonly buffer TokenMap { ivec4 token_map[]; };
-layout(binding = 5) writeonly buffer UnitCuSeqlens { int group_cu_seqlens[]; };
+layout(binding = 5) writeonly buffer GroupCuSeqlens { int group_cu_seqlens[]; };
 layout(binding = 6) writeonly buffer WindowCuSeqlens { int window_cu_seqlens[]; };
-layout(binding = 7) writeonly buffer UnitRows { int group_rows[]; };
+layout(binding = 7) writeonly buffer GroupRows { int group_rows[]; };
 layout(binding = 4) readonly buffer Live { int live[]; };
 layout(push_constant) uniform Push { rvit_grid_layout_push push; };
 
@@ -68,28 +68,28 @@ int group_at(ivec2 groups, int y, int x)
     return top * groups.y + left * lines + (y - top) * columns + x - left;
 }
 
-void fill_cells(ivec2 grid, int image, uint begin, uint end, uint first)
+void fill_token_map(ivec2 grid, int image, uint begin, uint end, uint first)
 {
     const int merge = push.merge;
     const ivec2 groups = grid / merge;
     for (uint row = begin + gl_LocalInvocationIndex; row < end; row += THREADS) {
         const int token = int(row - begin) - push.n_prefix;
-        ivec4 cell = ivec4(-1 - int(row - begin), image, 0, grid.x << 16 | grid.y);
+        ivec4 entry = ivec4(-1 - int(row - begin), image, 0, grid.x << 16 | grid.y);
         if (token >= 0) {
             const int inner = token % (merge * merge);
             const ivec2 group = position_of_group(groups, token / (merge * merge));
             const int y = group.x * merge + inner / merge;
             const int x = group.y * merge + inner % merge;
-            cell.x = int(first) + ((FLAGS & RVIT_GRID_LAYOUT_LINE_BY_LINE) != 0 ? y * grid.y + x
+            entry.x = int(first) + ((FLAGS & RVIT_GRID_LAYOUT_LINE_BY_LINE) != 0 ? y * grid.y + x
                                                                                : (group.x * groups.y + group.y) * merge * merge + inner);
-            cell.z = y << 16 | x;
+            entry.z = y << 16 | x;
         }
-        token_map[uint(push.token_map_at) + row] = cell;
+        token_map[uint(push.token_map_at) + row] = entry;
     }
 }
 
-// For an image whose rows are begin .. end - 1: the index in the row order of each merge group, in raster order.
-void fill_unit_rows(ivec2 groups, uint begin, uint end)
+// Writes the index in the row order of each merge group, in raster order, for an image with rows begin .. end - 1.
+void fill_group_rows(ivec2 groups, uint begin, uint end)
 {
     const uint area = uint(push.merge * push.merge);
     const uint first = begin / area;
@@ -101,7 +101,7 @@ void fill_unit_rows(ivec2 groups, uint begin, uint end)
     }
 }
 
-// The first row of each window of such an image, which has n windows, the first with index `window`.
+// Writes the first row of each of the n windows of such an image. `window` is the index of the first one.
 void fill_windows(ivec2 groups, uint window, uint n, uint begin, uint end)
 {
     const int across = (groups.y + push.window - 1) / push.window;
@@ -137,7 +137,7 @@ void main()
             cu_seqlens[uint(push.cu_seqlens_at) + image] = int(before.x);
             if ((FLAGS & RVIT_GRID_LAYOUT_HAS_PATCHES) != 0)
                 patch_cu_seqlens[uint(push.patch_cu_seqlens_at) + image] = int(before.y);
-            if ((FLAGS & RVIT_GRID_LAYOUT_HAS_UNITS) != 0)
+            if ((FLAGS & RVIT_GRID_LAYOUT_HAS_GROUPS) != 0)
                 group_cu_seqlens[uint(push.group_cu_seqlens_at) + image] = int(before.x) / (push.merge * push.merge);
         }
         if (image == uint(push.n_images) && (FLAGS & RVIT_GRID_LAYOUT_HAS_WINDOWS) != 0)
@@ -149,9 +149,9 @@ void main()
         const uvec3 own = size_of(grid);
         const uvec3 after = add_sizes(before, own);
         if ((FLAGS & RVIT_GRID_LAYOUT_HAS_CELLS) != 0)
-            fill_cells(grid, int(image), before.x, after.x, before.y);
-        if ((FLAGS & RVIT_GRID_LAYOUT_HAS_UNIT_ROWS) != 0)
-            fill_unit_rows(grid / push.merge, before.x, after.x);
+            fill_token_map(grid, int(image), before.x, after.x, before.y);
+        if ((FLAGS & RVIT_GRID_LAYOUT_HAS_GROUP_ROWS) != 0)
+            fill_group_rows(grid / push.merge, before.x, after.x);
         if ((FLAGS & RVIT_GRID_LAYOUT_HAS_WINDOWS) != 0)
             fill_windows(grid / push.merge, before.z, own.z, before.x, after.x);
         before = after;

@@ -12,10 +12,10 @@ layout(binding = 1) readonly buffer After { int out_cu_seqlens[]; };
 layout(binding = 2) readonly buffer SrcRows { int src_rows[]; };
 layout(binding = 3) readonly buffer Keep { uint keep_words[]; };
 layout(binding = 4) readonly buffer Windows { int windows[]; };
-layout(binding = 5) readonly buffer UnitRows { int group_rows[]; };
-layout(binding = 6) writeonly buffer UnitCuSeqlens { int group_cu_seqlens[]; };
+layout(binding = 5) readonly buffer GroupRows { int group_rows[]; };
+layout(binding = 6) writeonly buffer GroupCuSeqlens { int group_cu_seqlens[]; };
 layout(binding = 7) writeonly buffer OutWindows { int out_windows[]; };
-layout(binding = 8) writeonly buffer OutUnitRows { int out_group_rows[]; };
+layout(binding = 8) writeonly buffer OutGroupRows { int out_group_rows[]; };
 #include "common/images.glsl"
 
 int end_of(uint image)
@@ -44,21 +44,21 @@ bool is_kept(uint row)
 }
 
 // Lists the remaining merge groups of an image in order.
-void list_units(uint image)
+void list_merge_groups(uint image)
 {
-    const uint unit = uint(push.group_size);
-    const uint n_units = uint(push.rows) / unit;
+    const uint group_size = uint(push.group_size);
+    const uint n_groups = uint(push.rows) / group_size;
     const rvit_sequence rows = image_rows(image);
     const uint after = uint(push.out_cu_seqlens_at) + image;
     const rvit_sequence left = clamp_sequence(out_cu_seqlens[after], out_cu_seqlens[after + 1], push.max_len, push.rows);
-    const uint past = (rows.begin + rows.len) / unit;
-    const uint out_past = (left.begin + left.len) / unit;
+    const uint past = (rows.begin + rows.len) / group_size;
+    const uint out_past = (left.begin + left.len) / group_size;
     const uint rank = group_rank();
-    uint to = left.begin / unit;
-    for (uint first = rows.begin / unit; first < past; first += THREADS) {
+    uint to = left.begin / group_size;
+    for (uint first = rows.begin / group_size; first < past; first += THREADS) {
         const uint number = first + rank;
         const bool live = number < past;
-        const uint row = live ? uint(clamp(group_rows[uint(push.group_rows_at) + number], 0, int(n_units) - 1)) * unit : 0;
+        const uint row = live ? uint(clamp(group_rows[uint(push.group_rows_at) + number], 0, int(n_groups) - 1)) * group_size : 0;
         const bool kept = live && is_kept(row);
         uint total;
         const uint before = group_exclusive_add(kept ? 1 : 0, total);
@@ -77,7 +77,7 @@ void main()
     if ((FLAGS & RVIT_GRID_RELAYOUT_HAS_WINDOWS) != 0)
         for (uint i = thread; i <= uint(push.n_windows); i += step)
             out_windows[uint(push.out_window_cu_seqlens_at) + i] = left_before(windows[uint(push.window_cu_seqlens_at) + i]);
-    if ((FLAGS & RVIT_GRID_RELAYOUT_HAS_UNITS) != 0)
+    if ((FLAGS & RVIT_GRID_RELAYOUT_HAS_GROUP_ROWS) != 0)
         for (uint image = gl_WorkGroupID.x; image < uint(push.n_images); image += gl_NumWorkGroups.x)
-            list_units(image);
+            list_merge_groups(image);
 }

@@ -56,8 +56,8 @@ void main()
     if (row >= n_rows)
         return;
     const uint pair = at % pairs;
-    const ivec4 cell = token_map[uint(push.token_map_at) + row];
-    const rvit_position position = position_of(cell);
+    const ivec4 entry = token_map[uint(push.token_map_at) + row];
+    const rvit_position position = position_of(entry);
     const bool is_second = pair >= pairs / 2;
     const bool is_x = is_second != ((FLAGS & RVIT_GRID_ROPE_IS_XY) != 0);
     const int i = is_x ? position.x : position.y;
@@ -82,7 +82,7 @@ void main()
     const vec2 frequency = frequencies[uint(push.frequencies_at) + (is_second ? pair - pairs / 2 : pair)];
     precise const float turns = high * frequency.x;
     precise const float rest = rounding_error(turns, high, frequency.x) + (high * frequency.y + low * frequency.x);
-    const vec2 angle = cell.x < 0 ? vec2(1.0, 0.0) : turn(turns, rest);
+    const vec2 angle = entry.x < 0 ? vec2(1.0, 0.0) : turn(turns, rest);
     const uint to = uint(push.out_at) + row * 2 * pairs + pair;
     angles[to] = angle.x;
     angles[to + pairs] = angle.y;

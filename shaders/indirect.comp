@@ -1,4 +1,4 @@
-// Computes the workgroup counts of indirect dispatches from a live row count that no select or match has written.
+// Computes the workgroup counts of indirect dispatches from a live row count that no select or bipartite_match has written.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface.h"

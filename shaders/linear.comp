@@ -19,7 +19,7 @@ const uint W_STEP = TILE_N + 1;
 layout(binding = 0) readonly buffer X { IN_VEC4 x_words[]; };
 layout(binding = 1) readonly buffer Weight { IN_VEC4 weight_words[]; };
 
-// Four features of a row at [k / 4][row], of a column at [k / 4][column % 4][column / 4]: threads side by side read neighbours.
+// Four features of a row at [k / 4][row], of a column at [k / 4][column % 4][column / 4]: adjacent threads read adjacent elements.
 shared vec4 x_tile[K4 * X_STEP];
 shared vec4 w_tile[K4 * W_STEP];
 

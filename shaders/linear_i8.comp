@@ -20,7 +20,7 @@ const uint W_STEP = TILE_N + 1;
 layout(binding = 0) readonly buffer X { uvec4 x_units[]; };
 layout(binding = 1) readonly buffer Weight { uvec4 weight_units[]; };
 
-// Sixteen features of a row at [k / 16][row], of a column at [k / 16][column % 4][column / 4]: threads side by side read neighbours.
+// Sixteen features of a row at [k / 16][row], of a column at [k / 16][column % 4][column / 4]: adjacent threads read adjacent elements.
 shared uvec4 x_tile[K16 * X_STEP];
 shared uvec4 w_tile[K16 * W_STEP];
 

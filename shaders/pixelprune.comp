@@ -12,7 +12,7 @@ const bool RECONSTRUCTS = (FLAGS & RVIT_PIXELPRUNE_RECONSTRUCTS) != 0;
 layout(push_constant) uniform Push { rvit_pixelprune_push push; };
 layout(binding = 1) readonly buffer TokenMap { ivec4 token_map[]; };
 layout(binding = 2) readonly buffer Pixels { uvec4 pixels[]; };
-layout(binding = 4) readonly buffer UnitRows { int group_rows[]; };
+layout(binding = 4) readonly buffer GroupRows { int group_rows[]; };
 layout(binding = 5) coherent buffer Sources { int sources[]; };
 #define KEEP_BINDING 3
 #include "common/images.glsl"
@@ -121,11 +121,11 @@ void mark_merge_group(bool live, uint row, uint past)
     const int merge = push.merge;
     const int area = merge * merge;
     const uint lane = gl_LocalInvocationIndex % RVIT_PIXELPRUNE_TEAM;
-    const ivec4 cell = live ? token_map[uint(push.token_map_at) + row] : ivec4(0);
-    const rvit_position position = position_of(cell);
+    const ivec4 entry = live ? token_map[uint(push.token_map_at) + row] : ivec4(0);
+    const rvit_position position = position_of(entry);
     const patch_order order = order_of(position);
     const bool has_pixels = order.most >= 0;
-    const int own = clamp(cell.x, 0, max(order.most, 0));
+    const int own = clamp(entry.x, 0, max(order.most, 0));
     const bool on_left = has_pixels && position.x >= merge;
     const bool above = has_pixels && position.y >= merge;
     const bool has_both = on_left && above;
@@ -149,10 +149,10 @@ uint row_of_merge_group(uint first, uint past, uint number)
 {
     const uint area = uint(push.merge * push.merge);
     const uint row = first + number * area;
-    if ((FLAGS & RVIT_PIXELPRUNE_HAS_UNIT_ROWS) == 0 || row / area >= uint(push.rows) / area)
+    if ((FLAGS & RVIT_PIXELPRUNE_HAS_GROUP_ROWS) == 0 || row / area >= uint(push.rows) / area)
         return row;
-    const int unit = clamp(group_rows[uint(push.group_rows_at) + row / area], 0, push.rows / int(area));
-    return clamp(uint(unit) * area, first, past - 1);
+    const int group = clamp(group_rows[uint(push.group_rows_at) + row / area], 0, push.rows / int(area));
+    return clamp(uint(group) * area, first, past - 1);
 }
 
 void main()
@@ -185,8 +185,8 @@ void main()
         const uint end = min(lines, diagonal + 1);
         for (uint start = diagonal < columns ? 0 : diagonal - columns + 1; start < end; start += teams) {
             const uint y = start + team;
-            const uint unit = y * columns + diagonal - y;
-            mark_merge_group(y < end && unit < n, y < end && unit < n ? row_of_merge_group(first, past, unit) : first, past);
+            const uint group = y * columns + diagonal - y;
+            mark_merge_group(y < end && group < n, y < end && group < n ? row_of_merge_group(first, past, group) : first, past);
         }
         memoryBarrierBuffer();
         barrier();

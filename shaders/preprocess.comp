@@ -80,7 +80,7 @@ bool add_product(inout uint a, uint b, uint c)
     return high == 0 && add(a, low);
 }
 
-// Loads the rest. Returns false if not all of its pixels are inside their memory.
+// Loads the other fields of the image. Returns false if not all of its pixels are inside their memory.
 bool load_image()
 {
     read = entry(RVIT_ENTRY_READ);

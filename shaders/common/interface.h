@@ -42,7 +42,7 @@ struct rvit_indirect_push {
 
 /* linear.comp, linear_direct.comp: out = activation(x weight^T + bias) + residual. out4 counts columns of the GEMM; if gated, each pair (a
    gate and its value) makes one element of out and residual.
-   linear.comp: a group computes TILE_M x TILE_N elements, a thread ROWS x 4 * COLUMNS of them, TILE_K features are staged at a time.
+   linear.comp: a workgroup computes TILE_M x TILE_N elements, a thread ROWS x 4 * COLUMNS of them, TILE_K features are staged at a time.
    linear_direct.comp: the same with operands read from texel buffers and no staging; TILE_K is not used. linear_matrix.comp: a subgroup
    computes ROWS x COLUMNS cooperative matrices of MATRIX_M x MATRIX_N, adding MATRIX_K features at a time; x and weight begin at units
    of 16 bytes. linear_i8.comp: linear.comp for rows of int8, in units of 16 bytes. */
@@ -82,7 +82,7 @@ struct rvit_arrange_push {
     int weight_at, in8;
 };
 
-/* layernorm.comp: a group takes LAYERNORM_ROWS rows. Rows of up to 4 * LAYERNORM_HELD elements per lane are read once. */
+/* layernorm.comp: a workgroup takes LAYERNORM_ROWS rows. Rows of up to 4 * LAYERNORM_HELD elements per lane are read once. */
 #define RVIT_LAYERNORM_ROWS 1
 #define RVIT_LAYERNORM_FLAGS 2
 #define RVIT_LAYERNORM_HELD 3
@@ -105,7 +105,7 @@ struct rvit_layernorm_push {
     int out_scales_at, static_scale_at, saturated_at; /* negative: absent */
 };
 
-/* quantize.comp: a group takes QUANTIZE_ROWS rows. Rows of up to 4 * QUANTIZE_HELD elements per lane are computed once. */
+/* quantize.comp: a workgroup takes QUANTIZE_ROWS rows. Rows of up to 4 * QUANTIZE_HELD elements per lane are computed once. */
 #define RVIT_QUANTIZE_ROWS 1
 #define RVIT_QUANTIZE_FLAGS 2
 #define RVIT_QUANTIZE_HELD 3
@@ -122,10 +122,10 @@ struct rvit_quantize_push {
     int static_scale_at, saturated_at; /* negative: absent */
 };
 
-/* attention.comp: a group takes QUERIES query rows of one head of one image and visits its keys KEYS at a time. THREADS consists of
+/* attention.comp: a workgroup takes QUERIES query rows of one head of one image and visits its keys KEYS at a time. THREADS consists of
    lines of COLUMNS threads; lines share the queries evenly, a multiple of four each. KEYS is a multiple of COLUMNS, and COLUMNS of four.
-   In the subgroup tier a line is inside one subgroup. attention_direct.comp: q, k and v are texel buffers, a group is one subgroup, KEYS
-   a multiple of its size, which is at most 16. attention_matrix.comp: a subgroup takes MATRIX_M queries, in attention_rows.comp
+   In the subgroup tier a line is inside one subgroup. attention_direct.comp: q, k and v are texel buffers, a workgroup is one subgroup,
+   KEYS a multiple of its size, which is at most 16. attention_matrix.comp: a subgroup takes MATRIX_M queries, in attention_rows.comp
    MATRIX_ROWS times that; KEYS and HEAD_DIM are multiples of MATRIX_N and MATRIX_K; offsets and row strides of q, k and v are multiples
    of eight elements. */
 #define RVIT_ATTENTION_HEAD_DIM 1
@@ -150,7 +150,7 @@ struct rvit_attention_push {
     int q_at, k_at, v_at, cu_seqlens_at, key_bias_at, out_at, cls_probs_at, lse_at;
 };
 
-/* attention_received.comp: a group of RVIT_MAX_THREADS takes RECEIVED_KEYS keys of a head, and RECEIVED_QUERIES queries at a time; the
+/* attention_received.comp: a workgroup of RVIT_MAX_THREADS takes RECEIVED_KEYS keys of a head, and RECEIVED_QUERIES queries at a time; the
    RECEIVED_COLUMNS threads of a line share keys. */
 #define RVIT_ATTENTION_RECEIVED_KEYS 64
 #define RVIT_ATTENTION_RECEIVED_QUERIES 32
@@ -186,7 +186,7 @@ struct rvit_patchify_push {
     int images_at, out_at, cu_seqlens_at; /* images_at and out_at in pairs of elements */
 };
 
-/* pool.comp: a group takes 4 * COLUMNS columns of one image, and POOL_ROWS rows at a time, which TEAMS teams normalise. */
+/* pool.comp: a workgroup takes 4 * COLUMNS columns of one image, and POOL_ROWS rows at a time, which TEAMS teams normalise. */
 #define RVIT_POOL_ROWS 32
 #define RVIT_POOL_TEAMS 1
 #define RVIT_POOL_COLUMNS 2
@@ -206,7 +206,7 @@ struct rvit_pool_push {
     int cu_seqlens_at, x_at, sizes_at, gamma_at, beta_at, out_at;
 };
 
-/* attention_pool.comp: a group takes a head of an image, and 4 * PROBE_COLUMNS columns at a time. */
+/* attention_pool.comp: a workgroup takes a head of an image, and 4 * COLUMNS columns at a time. */
 #define RVIT_ATTENTION_POOL_COLUMNS 64
 #define RVIT_ATTENTION_POOL_MAX_HEAD_DIM 192
 #define RVIT_ATTENTION_POOL_TEAMS 1
@@ -221,7 +221,7 @@ struct rvit_attention_pool_push {
     int cu_seqlens_at, x_at, logits_at, sizes_at, weight_at, bias_at, out_at, probs_at;
 };
 
-/* head.comp: a group takes TEAMS x CLASSES classes of one image. */
+/* head.comp: a workgroup takes TEAMS x CLASSES classes of one image. */
 #define RVIT_HEAD_CLASSES 4
 #define RVIT_HEAD_TEAMS 1
 #define RVIT_HEAD_FLAGS 2

@@ -6,14 +6,14 @@
 
 #define RVIT_GRID_MAX_SIDE 32767 /* of a patch grid */
 
-/* grid_layout.comp: a group takes per_group of the n_images + 1 entries of the layouts, and adds up the images before them itself. */
+/* grid_layout.comp: a workgroup takes per_group of the n_images + 1 entries of the layouts, and adds up the images before them itself. */
 #define RVIT_GRID_LAYOUT_FLAGS 1
 #define RVIT_GRID_LAYOUT_HAS_LIVE 1
 #define RVIT_GRID_LAYOUT_HAS_PATCHES 2
 #define RVIT_GRID_LAYOUT_HAS_CELLS 4
-#define RVIT_GRID_LAYOUT_HAS_UNITS 8
+#define RVIT_GRID_LAYOUT_HAS_GROUPS 8
 #define RVIT_GRID_LAYOUT_HAS_WINDOWS 16
-#define RVIT_GRID_LAYOUT_HAS_UNIT_ROWS 32
+#define RVIT_GRID_LAYOUT_HAS_GROUP_ROWS 32
 #define RVIT_GRID_LAYOUT_LINE_BY_LINE 64 /* patch rows are in raster order, whatever merge is */
 #define RVIT_GRID_LAYOUT_MOST_GROUPS 256
 struct rvit_grid_layout_push {
@@ -23,7 +23,7 @@ struct rvit_grid_layout_push {
     int window, max_windows, group_cu_seqlens_at, window_cu_seqlens_at, group_rows_at;
 };
 
-/* embed.comp: a group takes a row. */
+/* embed.comp: a workgroup takes a row. */
 #define RVIT_EMBED_RESAMPLE 1 /* as rvit_resample; 0: no table. Values without a name here are bilinear */
 #define RVIT_EMBED_BICUBIC 1
 #define RVIT_EMBED_BICUBIC_ANTIALIAS 3
@@ -45,7 +45,7 @@ struct rvit_embed_push {
 #define RVIT_PIXELPRUNE_RECONSTRUCTS 1
 #define RVIT_PIXELPRUNE_IS_INTERLEAVED 2
 #define RVIT_PIXELPRUNE_BY_LINES 4 /* patch rows are in raster order, whatever the merge groups are */
-#define RVIT_PIXELPRUNE_HAS_UNIT_ROWS 8
+#define RVIT_PIXELPRUNE_HAS_GROUP_ROWS 8
 struct rvit_pixelprune_push {
     int n_images, n_prefix, max_len, rows;
     int patch_rows, merge, columns4, stride4, channels, groups;

@@ -55,7 +55,7 @@ struct rvit_fetch_push {
     int source_at, staging_at;
 };
 
-/* preprocess.comp: a group takes a tile of TILE x TILE pixels of a patch; LINES lines of the first pass are kept. */
+/* preprocess.comp: a workgroup takes a tile of TILE x TILE pixels of a patch; LINES lines of the first pass are kept. */
 #define RVIT_PREPROCESS_TILE 16
 #define RVIT_PREPROCESS_LINES 64
 #define RVIT_PREPROCESS_FLAGS 1

@@ -5,9 +5,9 @@
 
 #include "interface.h"
 
-/* select.comp: a group processes one image after another: it scores the rows and marks those to keep; the group that finishes last lists
-   them. Where a device can bind too few arrays for that, select_score.comp and select_fuse.comp do those steps, with bindings of their
-   own. */
+/* select.comp: a workgroup processes one image after another: it scores the rows and marks those to keep; the workgroup that finishes last
+   lists them. Where a device can bind too few arrays for that, select_score.comp and select_fuse.comp do those steps, with bindings of
+   their own. */
 #define RVIT_SELECT_MODE 1  /* as rvit_select_mode */
 #define RVIT_SELECT_SCORE 2 /* as rvit_score_type */
 #define RVIT_SELECT_FLAGS 3
@@ -42,7 +42,7 @@ struct rvit_select_push {
     int dim4, x_stride4, fuse_dim4; /* elements / 4 */
     int anchor_columns;
     int group_size; /* rows that share the mean of their scores */
-    float inverse_unit;
+    float inverse_group_size;
     int cu_seqlens_at, input_at, keep_at, out_cu_seqlens_at, src_rows_at, counts_at, error_at; /* input: scores or keep_in */
     /* Offsets of cls_probs, weight or position_scores, in floats (a weight: in units of four elements); of bias or anchors, in words. */
     int x_at, table_at, bias_at, fuse_x_at;
@@ -50,10 +50,10 @@ struct rvit_select_push {
         rules_at; /* of the dispatch sizes that depend on the number of remaining rows; in words past the state */
 };
 
-/* grid_relayout.comp: a group processes one image after another; threads take windows. */
+/* grid_relayout.comp: a workgroup processes one image after another; threads take windows. */
 #define RVIT_GRID_RELAYOUT_FLAGS 1
 #define RVIT_GRID_RELAYOUT_HAS_WINDOWS 1
-#define RVIT_GRID_RELAYOUT_HAS_UNITS 2
+#define RVIT_GRID_RELAYOUT_HAS_GROUP_ROWS 2
 #define RVIT_GRID_RELAYOUT_MOST_GROUPS 1024
 #define RVIT_GRID_RELAYOUT_N_BINDINGS 9
 struct rvit_grid_relayout_push {
@@ -63,7 +63,7 @@ struct rvit_grid_relayout_push {
     int out_window_cu_seqlens_at, out_group_rows_at;
 };
 
-/* mean.comp: a group takes 4 * MEAN_COLUMNS columns of one image. */
+/* mean.comp: a workgroup takes 4 * MEAN_COLUMNS columns of one image. */
 #define RVIT_MEAN_COLUMNS 16
 struct rvit_mean_push {
     int n_images, max_len, rows, n_prefix;
@@ -72,10 +72,10 @@ struct rvit_mean_push {
     int cu_seqlens_at, x_at;
 };
 
-/* bipartite_match.comp: a group takes `share` consecutive images. */
+/* bipartite_match.comp: a workgroup takes `share` consecutive images. */
 #define RVIT_BIPARTITE_MATCH_HEAD_DIM 1
 #define RVIT_BIPARTITE_MATCH_LONG 2
-#define RVIT_BIPARTITE_MATCH_UNIT 3
+#define RVIT_BIPARTITE_MATCH_GROUP_SIZE 3
 #define RVIT_BIPARTITE_MATCH_N_BINDINGS 9
 struct rvit_bipartite_match_push {
     int n_images, max_len, rows, n_prefix;
@@ -114,7 +114,7 @@ struct rvit_pack_push {
     int source_at, src_rows_at, destination_at;
 };
 
-/* unpack.comp: units are 8-byte words; a group takes UNPACK_ROWS rows of the destination. */
+/* unpack.comp: units are 8-byte words; a workgroup takes UNPACK_ROWS rows of the destination. */
 #define RVIT_UNPACK_ROWS 1
 #define RVIT_UNPACK_BASE_MODE 2
 #define RVIT_UNPACK_FILL 0

@@ -6,11 +6,11 @@ struct rvit_position {
     int y, x, height, width;
 };
 
-rvit_position position_of(ivec4 cell)
+rvit_position position_of(ivec4 entry)
 {
-    const int height = clamp(cell.w >> 16, 1, RVIT_GRID_MAX_SIDE);
-    const int width = clamp(cell.w & 65535, 1, RVIT_GRID_MAX_SIDE);
-    return rvit_position(clamp(cell.z >> 16, 0, height - 1), clamp(cell.z & 65535, 0, width - 1), height, width);
+    const int height = clamp(entry.w >> 16, 1, RVIT_GRID_MAX_SIDE);
+    const int width = clamp(entry.w & 65535, 1, RVIT_GRID_MAX_SIDE);
+    return rvit_position(clamp(entry.z >> 16, 0, height - 1), clamp(entry.z & 65535, 0, width - 1), height, width);
 }
 
 #endif

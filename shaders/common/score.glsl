@@ -65,20 +65,20 @@ bool near_anchor(uint first, uint n, uint i)
     return (i == 0 && any_anchor(first, first + line)) || (i == n - 1 && any_anchor(first + n - line, first + n));
 }
 
-// The rows that share the mean of their scores: the position of the first, and how many there are.
-uint unit_begin(uint position)
+// The rows of a merge group share the mean of their scores: the position of the first, and how many there are.
+uint merge_group_begin(uint position)
 {
     return position - position % uint(push.group_size);
 }
 
-uint unit_len(rvit_sequence image, uint begin)
+uint merge_group_len(rvit_sequence image, uint begin)
 {
     return min(uint(push.group_size), image.len - begin);
 }
 
-float share_of_unit(float sum)
+float merge_group_mean(float sum)
 {
-    precise const float mean = sum * push.inverse_unit;
+    precise const float mean = sum * push.inverse_group_size;
     return push.group_size == 1 ? sum : mean;
 }
 
@@ -86,11 +86,11 @@ float share_of_unit(float sum)
 float cls_score(rvit_sequence image, uint position)
 {
     const uint prefix = prefix_end(image);
-    const uint unit = unit_begin(position);
-    precise float score = cls_attention(image.begin + unit);
-    for (uint other = 1; other < unit_len(image, unit); other++)
-        score = score + cls_attention(image.begin + unit + other);
-    score = share_of_unit(score);
+    const uint first = merge_group_begin(position);
+    precise float score = cls_attention(image.begin + first);
+    for (uint other = 1; other < merge_group_len(image, first); other++)
+        score = score + cls_attention(image.begin + first + other);
+    score = merge_group_mean(score);
     if ((FLAGS & RVIT_SELECT_HAS_ANCHORS) != 0 && position >= prefix &&
         near_anchor(image.begin + prefix, image.len - prefix, position - prefix))
         score = score + 2.0;
@@ -150,15 +150,15 @@ uint score_of_parts(uint row, uint first)
     return floatBitsToUint(score);
 }
 
-// The squared norms of units: a team takes a unit, row by row. All threads must call it.
-void score_units(rvit_sequence image)
+// The mean squared norms of merge groups: a team takes a group, row by row. All threads must call it.
+void score_merge_groups(rvit_sequence image)
 {
     const uint index = gl_LocalInvocationIndex;
-    const uint unit = uint(push.group_size);
-    for (uint first = 0; first < image.len; first += THREADS / SCORE_TEAM * unit) {
-        const uint begin = first + index / SCORE_TEAM * unit;
+    const uint group_size = uint(push.group_size);
+    for (uint first = 0; first < image.len; first += THREADS / SCORE_TEAM * group_size) {
+        const uint begin = first + index / SCORE_TEAM * group_size;
         precise float sum = 0.0;
-        for (uint row = 0; row < unit; row++) {
+        for (uint row = 0; row < group_size; row++) {
             const bool live = begin + row < image.len;
             team_sums[index] = live ? row_part(image.begin + begin + row, index % SCORE_TEAM) : vec4(0.0);
             barrier();
@@ -168,8 +168,8 @@ void score_units(rvit_sequence image)
             }
             barrier();
         }
-        for (uint position = begin; index % SCORE_TEAM == 0 && position < min(begin + unit, image.len); position++)
-            scores[uint(push.input_at) + image.begin + position] = floatBitsToUint(share_of_unit(sum));
+        for (uint position = begin; index % SCORE_TEAM == 0 && position < min(begin + group_size, image.len); position++)
+            scores[uint(push.input_at) + image.begin + position] = floatBitsToUint(merge_group_mean(sum));
     }
 }
 
@@ -185,7 +185,7 @@ void score_image(rvit_sequence image)
         return;
     }
     if (SCORE == RVIT_SELECT_L2 && push.group_size > 1) {
-        score_units(image);
+        score_merge_groups(image);
         return;
     }
     const uint lane = index % SCORE_TEAM;
