@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measures the library beside what its users would pick instead: PyTorch's attention kernels, a Triton kernel, PyTorch's forwards.
+"""Compares the library with its alternatives: PyTorch's attention kernels, a Triton kernel, PyTorch's forwards.
 
     bench/baselines.py --library build/libraggedvit.so --out results [--sections attention,forwards] [--deadline 300]
     bench/baselines.py --library build/libraggedvit.so --out results --dry-run [--backend cuda]
 
 The library is loaded through python/raggedvit and works on PyTorch's tensors and stream. Results go to OUT/baselines.json after each
-section. --dry-run tries everything at tiny sizes without a GPU, on the library's CPU device or, with --backend cuda, on whatever
+section. --dry-run runs everything at tiny sizes without a GPU, on the library's CPU device or, with --backend cuda, on whatever
 libcuda.so.1 is found; its figures mean nothing.
 """
 
@@ -42,12 +42,12 @@ def parse():
     parser.add_argument("--library", required=True, help="libraggedvit.so")
     parser.add_argument("--data", default=HERE.parent / "examples" / "data", help="the demo checkpoint and images")
     parser.add_argument("--out", required=True, help="folder of the results")
-    parser.add_argument("--work", default="/tmp/raggedvit-bench", help="folder for checkpoints and what is compiled")
+    parser.add_argument("--work", default="/tmp/raggedvit-bench", help="folder for checkpoints and compiled code")
     parser.add_argument("--sections", default=",".join(SECTIONS), help="some of: " + ", ".join(SECTIONS))
-    parser.add_argument("--deadline", type=float, default=1e9, help="seconds after which no new point is begun")
+    parser.add_argument("--deadline", type=float, default=1e9, help="seconds after which no new point starts")
     parser.add_argument("--dry-run", action="store_true", help="tiny sizes, without a GPU")
-    parser.add_argument("--backend", choices=["cpu", "cuda"], default="cpu", help="of the dry run")
-    parser.add_argument("--warm-compile", metavar="I/N", help="only compile that share of the compiled forwards, for the cache")
+    parser.add_argument("--backend", choices=["cpu", "cuda"], default="cpu", help="backend of the dry run")
+    parser.add_argument("--warm-compile", metavar="I/N", help="only compile share I of N of the forwards, to fill the compiler's cache")
     parser.add_argument("--baseline", help=argparse.SUPPRESS)  # baselines/apart.py
     parser.add_argument("--prepare", choices=PREPARED, help="only write the checkpoints, or compile the C++ extension, the Triton kernel or FlexAttention")
     return parser.parse_args()
@@ -99,12 +99,12 @@ def load_extension(options):
     try:
         return flash.build_extension(pathlib.Path(options.work) / "extension")
     except Exception as error:
-        print(f"  C++ host times are left out: {first_line(error)}", flush=True)
+        print(f"  C++ host times are skipped: {first_line(error)}", flush=True)
         return None
 
 
 def prepare(options, zoo, clock, names):
-    """What takes long and disturbs a measurement, done beforehand, each in a process of its own."""
+    """Slow work that would disturb measurements, done before them, each in a process of its own."""
     if options.prepare == "models":
         for name in names:
             zoo.use(name)
@@ -136,8 +136,8 @@ def prepare_kernels(options, zoo):
             print(f"  {name}: {first_line(error)}", flush=True)
 
 
-def again(options):
-    """This program's arguments for a baseline's process, without where its results go."""
+def child_arguments(options):
+    """The arguments of this program in a baseline's process, without --out."""
     words = [str(HERE / "baselines.py"), "--library", options.library, "--work", options.work, "--sections", "long"]
     return words + (["--dry-run", "--backend", options.backend] if options.dry_run else [])
 
@@ -212,7 +212,7 @@ def measure(options, library, context, clock, zoo, names, budget):
     def run_long(rows):
         shapes = ((2, 64),) if dry else ((12, 64), (6, 128), (9, 80))
         if options.baseline is None:
-            rows += apart.run(attention.LONG_BASELINES, again(options), out, attention.OURS, budget)
+            rows += apart.run(attention.LONG_BASELINES, child_arguments(options), out, attention.OURS, budget)
             return
         if options.baseline == attention.TRITON:
             for heads, head_dim in shapes:
@@ -241,7 +241,7 @@ def measure(options, library, context, clock, zoo, names, budget):
         chosen = [("tiny", 1, 0.5)] if dry else forwards.COMPILE_POINTS
         forwards.compiled(zoo, chosen, budget, rows=rows)
 
-    # A run that is cut short keeps what it has.
+    # A run that is stopped keeps its results.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     failed = 0
     for section in options.sections.split(","):

@@ -1,1 +1,1 @@
-"""The library beside what its users would pick instead. ../baselines.py is the program."""
+"""Compares the library with its alternatives. ../baselines.py is the program."""

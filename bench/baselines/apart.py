@@ -1,5 +1,5 @@
-"""Baselines in processes of their own: one that fails, or leaves CUDA or PyTorch broken behind it, harms no other. All prepare at the same
-time, then one measures at a time, with ours beside it on the same stream."""
+"""Runs each baseline in a process of its own, so that one that fails, or breaks CUDA or PyTorch, does not affect the others. All prepare
+at the same time, then one at a time measures itself and the library on the same stream."""
 
 import json
 import os
@@ -12,7 +12,7 @@ LONGEST = 240  # seconds for a baseline's measurement
 
 
 def wait_for_turn():
-    """In such a process: what comes next is measured."""
+    """Called in a baseline's process before its measurements."""
     sys.stdin.readline()
 
 
@@ -21,8 +21,8 @@ def _words(text):
 
 
 def run(names, argv, out, ours, budget):
-    """baselines.py again for each name. Returns the rows of its section, those of a point with every baseline in them; of ours the first process
-    counts, and beside each baseline stands what ours took there."""
+    """Runs baselines.py for each name. Returns one row per point with all baselines. For the library, the first process counts; its time in
+    each other process is stored with the baseline as "beside"."""
     folders = {name: pathlib.Path(out) / "parts" / _words(name) for name in names}
     children = {}
     for name, folder in folders.items():

@@ -1,4 +1,4 @@
-"""Attention: every baseline on every batch of lengths, checked against float64, then timed."""
+"""Attention: checks every baseline on every batch of lengths against float64, then times it."""
 
 import torch
 
@@ -8,18 +8,18 @@ from .points import Batch, error
 
 OURS, FLASH, TRITON = "raggedvit", "FA2 varlen", "Triton varlen"
 FLASH4, CUDNN, CUDNN_RAGGED = "FA4 varlen", "cuDNN SDPA", "cuDNN ragged"
-# What a host can call: arguments filled in beforehand, and the functions of the Python package.
+# Ways to call the library: a C call with prepared arguments, and the functions of the Python package.
 PREPARED, FUNCTION, OPERATOR = "raggedvit, prepared C call through ctypes", "raggedvit.attention", "torch.ops.raggedvit.attention"
 FLASH_FUNCTION = "raggedvit.torch.flash_attn_varlen_func"
 LAUNCH = "the driver's launch, through ctypes"
-# Where the baselines that take long to set up and are far behind are measured as well.
+# Points where slow baselines that take long to set up are measured, too.
 THOROUGH = {"B=64 uniform 20..197", "B=2 S=5"}
 LONG_BASELINES = [FLASH, CUDNN, FLASH4, CUDNN_RAGGED, TRITON]
 EVERYWHERE = [OURS, FLASH, "varlen_attn", "padded SDPA", "padded SDPA, key mask", CUDNN, "cuDNN varlen", TRITON]
 
 
 def _baselines(context, clock, batch, names):
-    """name -> (call, result) or the reason why not, and the Triton tiles' times."""
+    """Returns name -> (call, result), name -> the reason for a baseline that cannot run, and the times of the Triton tiles."""
     makers = {
         OURS: lambda: ours.attention(context, batch),
         FLASH: lambda: flash.operator(batch),
@@ -55,7 +55,7 @@ def _baselines(context, clock, batch, names):
 
 
 def compile_tiles(batch):
-    """Every tile of the Triton kernel, before anything is measured."""
+    """Compiles every tile of the Triton kernel before anything is measured."""
     from . import triton_varlen
 
     for tile in triton_varlen.TILES:
@@ -79,7 +79,7 @@ def _errors(baselines, batch, reasons):
 
 
 def gpu(context, clock, points, budget, heads=12, head_dim=64, dtype=torch.float16, rows=None, names=None):
-    """names: of the baselines, and of ours."""
+    """GPU times and errors at each point. names: of the baselines and the library."""
     rows = [] if rows is None else rows
     for point in points:
         if budget.spent():
@@ -113,7 +113,7 @@ def _line(row):
 
 
 def cold(context, clock, points, budget, heads=12, head_dim=64, dtype=torch.float16, copies=4):
-    """The same with several batches in turn, so that none finds its rows in the cache."""
+    """The same with several batches in turn, so that their rows are not in the cache."""
     rows = []
     for point in points:
         if budget.spent():
@@ -139,7 +139,7 @@ def cold(context, clock, points, budget, heads=12, head_dim=64, dtype=torch.floa
 
 
 def copy_bandwidth(clock, context, size=1 << 32):
-    """Bytes a second, read and written counted, of the fastest way to copy on the device: the driver's or a kernel's."""
+    """Bytes read and written per second by the faster of two copies on the device: the driver's and a kernel's."""
     source = torch.empty(size // 4, dtype=torch.float32, device=context.torch_device).normal_()
     target = torch.empty_like(source)
     ways = {"copy": lambda: target.copy_(source), "kernel": lambda: torch.neg(source, out=target)}
@@ -149,7 +149,7 @@ def copy_bandwidth(clock, context, size=1 << 32):
 
 
 def host(context, clock, points, extension, heads=12, head_dim=64, dtype=torch.float16):
-    """Host time of one eager call, the queue not full. From Python for all; from C++ where the extension was built."""
+    """Host time of one eager call while the queue is not full: from Python for all, and from C++ if the extension was built."""
     rows = []
     for point in points:
         batch = Batch(context, point, heads, head_dim, dtype)

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""The gradient of ragged attention beside FlashAttention-2's, as PyTorch ships it (aten._flash_attention_backward with cu_seqlens): both
-captured in CUDA graphs and taking turns, on the same random data. Beside them the largest errors against float64, of ours, of
+"""Compares the gradient of ragged attention with FlashAttention-2's as PyTorch ships it (aten._flash_attention_backward with cu_seqlens):
+both take turns as CUDA graphs on the same random data. Also reports the largest errors against float64 of the library, of
 FlashAttention-2 and of PyTorch's own softmax(q k^T) v in the same type.
 
     bench/baselines/backward.py --library build/libraggedvit.so --out backward.json [--heads 3,6,12] [--images 16,64,256]
                                   [--tokens 197,138,97,68,40,20,577] [--dtypes float16] [--deadline 300]
     bench/baselines/backward.py --library build/libraggedvit.so --out backward.json --dry-run [--backend cuda]
 
---dry-run tries tiny sizes without a GPU, on the library's CPU device or on whatever libcuda.so.1 is found; its times mean nothing. Exits 1
-if an error of ours is more than twice that of PyTorch's own.
+--dry-run runs tiny sizes without a GPU, on the library's CPU device or on whatever libcuda.so.1 is found; its times mean nothing. Exits 1
+if an error of the library is more than twice that of PyTorch's own.
 """
 
 import argparse
@@ -43,9 +43,9 @@ def parse():
     parser.add_argument("--dtypes", default="float16", help="some of: float16, bfloat16, float32 (without FlashAttention-2)")
     parser.add_argument("--head-dim", type=int, default=64)
     parser.add_argument("--ragged", action="store_true", help="lengths between a tenth and all of --tokens")
-    parser.add_argument("--deadline", type=float, default=1e9, help="seconds after which no new point is begun")
+    parser.add_argument("--deadline", type=float, default=1e9, help="seconds after which no new point starts")
     parser.add_argument("--dry-run", action="store_true")
-    parser.add_argument("--backend", choices=["cpu", "cuda"], default="cpu", help="of the dry run")
+    parser.add_argument("--backend", choices=["cpu", "cuda"], default="cpu", help="backend of the dry run")
     return parser.parse_args()
 
 
@@ -64,7 +64,7 @@ class Batch:
         self.cu_seqlens.copy_(torch.tensor([0] + lengths).cumsum(0).to(torch.int32))
 
     def gradients(self, dtype, images=4):
-        """Of the first images, by PyTorch's autograd through softmax(q k^T) v in this type: {name: tensor}."""
+        """The gradients of the first images by PyTorch's autograd through softmax(q k^T) v in this type: {name: tensor}."""
         n, parts = min(images, len(self.lengths)), {name: [] for name in GRADIENTS}
         begin = 0
         for length in self.lengths[:n]:
@@ -79,7 +79,7 @@ class Batch:
 
 
 def ours(batch):
-    """(call, gradients): the forward is run once, for out and lse."""
+    """Returns (call, gradients). Runs the forward once, for out and lse."""
     context, b = batch.context, batch
     out = context.empty(b.rows, b.heads, b.head_dim, dtype=b.dtype)
     lse = context.empty(b.rows, b.heads, dtype=torch.float32)
@@ -127,7 +127,7 @@ def flash(batch):
 
 
 def errors_of(found, exact):
-    """The largest differences, and those of the whole in the Euclidean norm."""
+    """For each gradient, the largest difference and the relative error in the Euclidean norm."""
     result = {}
     for name, wanted in exact.items():
         difference = found[name][: len(wanted)].double() - wanted

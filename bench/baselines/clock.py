@@ -1,5 +1,5 @@
-"""Two clocks. GPU: calls captured in one CUDA graph, its replays between two events, the baselines taking turns so that a change of clock
-or load touches all alike. Host: calls made back to back while the queue is not full, the time taken before the wait."""
+"""Two clocks. GPU: captures calls in a CUDA graph and times its replays between two events. The baselines take turns, so that a change of
+clock or load affects all alike. Host: times consecutive calls while the queue is not full, without the wait."""
 
 import contextlib
 import time
@@ -7,7 +7,7 @@ import time
 import torch
 
 
-SLOW = 0.05  # seconds: what is measured eagerly gets no more a turn, and after ten times as much no more turns
+SLOW = 0.05  # seconds: the limit of a turn of eager calls; after ten times as long, there are no more turns
 
 
 def summarize(samples):
@@ -21,7 +21,7 @@ class GpuClock:
         self.stream = torch.cuda.Stream()
 
     def on(self):
-        """Everything runs, and is allocated, on one stream."""
+        """A context in which everything is allocated and runs on one stream."""
         return torch.cuda.stream(self.stream)
 
     def synchronize(self):
@@ -38,7 +38,7 @@ class GpuClock:
         return graph
 
     def _turn(self, work, ahead=False):
-        """ahead: the same is enqueued before, so that the GPU waits for no launch between the events."""
+        """ahead: enqueues the work once more before the events, so that the GPU does not wait for a launch between them."""
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         if ahead:
             work()
@@ -49,12 +49,12 @@ class GpuClock:
         return 1e3 * begin.elapsed_time(end)
 
     def gpu_us(self, baselines, calls=20, turns=20):
-        """baselines: name -> call. Microseconds a call of each: name -> summary, or {"skipped": reason}."""
+        """baselines: name -> call. Returns microseconds per call: name -> summary, or {"skipped": reason}."""
         works, results, spent = {}, {}, {}
         for name, call in baselines.items():
             try:
                 works[name] = (self._capture(call, calls).replay, "graph", calls)
-            except Exception as error:  # what cannot be captured is timed eagerly: its host work shows, and the result says so
+            except Exception as error:  # not capturable: timed eagerly, with its host work; "how" reports that
                 torch.cuda.synchronize()
                 try:
                     took = self._turn(call) * 1e-6
@@ -80,7 +80,7 @@ class GpuClock:
 
 
 class HostClock:
-    """The same questions where there is no GPU: for trying the programs out, not for results."""
+    """The same interface without a GPU, to try the programs, not for results."""
 
     stream = None
 

@@ -1,5 +1,4 @@
-"""Nsight Compute's raw CSV as a short table: python3 bench/baselines/counters.py FILE.csv... Several profiles may be appended to one
-file."""
+"""Prints Nsight Compute's raw CSV as a short table: python3 bench/baselines/counters.py FILE.csv... A file may hold several profiles."""
 
 import csv
 import pathlib

@@ -1,7 +1,7 @@
-"""What cpu_baselines.py runs: DeiT models with random weights as every baseline wants them, images, and the logits that all must give.
+"""The inputs of cpu_baselines.py: DeiT models with random weights in the format of each baseline, images, and the expected logits.
 
-A model's folder holds model.safetensors (float16 values, so that all read the same), images.npy, PyTorch's logits.npy in float32, and what
-the baselines made of it: .onnx files, and OpenVINO's .xml and .bin. What could not be made is a sentence in made.json."""
+A model's folder holds model.safetensors (float16 values, so that all read the same), images.npy, PyTorch's logits.npy in float32, and the
+converted models: .onnx files, and OpenVINO's .xml and .bin. made.json has a sentence for each file that could not be made."""
 
 import json
 import pathlib
@@ -14,7 +14,7 @@ MOST_IMAGES = 32
 
 
 def write_weights(shape, path, seed=1):
-    """As timm begins to train: matrices of a normal distribution of deviation 0.02, norms of 1; but biases that are not 0."""
+    """Weights like timm's initialisation: normal with standard deviation 0.02, norms around 1. Unlike timm's, biases are not 0."""
     random, d, tensors = np.random.default_rng(seed), shape.dim, {}
 
     def add(name, *dims, mean=0.0):
@@ -59,7 +59,7 @@ def read_weights(path):
 
 
 def timm_model(shape, folder, fused=True):
-    """timm's model in float32. fused: attention by scaled_dot_product_attention, else by products and a softmax."""
+    """timm's model in float32. fused: attention by scaled_dot_product_attention, else by GEMMs and a softmax."""
     import torch
     from timm.models.vision_transformer import VisionTransformer
 
@@ -79,7 +79,7 @@ def reference(shape, folder, images):
 
 
 def prepare(shape, folder, parts):
-    """Makes the folder of a model; parts: name -> function(shape, folder, images), of what the baselines need. Keeps what is there."""
+    """Makes the folder of a model, but keeps files that exist. parts: name -> function(shape, folder, images) that makes a baseline's files."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     made_path = folder / "made.json"

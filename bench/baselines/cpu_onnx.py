@@ -1,5 +1,5 @@
-"""ONNX Runtime on the CPU: timm's model as exported, the same after ONNX Runtime's optimizer for transformers, and both quantizations of
-its own tools."""
+"""ONNX Runtime on the CPU: timm's model as exported, the same after ONNX Runtime's optimizer for transformers, and its dynamic and static
+quantization."""
 
 
 def prepare_export(shape, folder, images):
@@ -21,18 +21,18 @@ def prepare_fused(shape, folder, images):
 
 
 def prepare_dynamic(shape, folder, images):
-    """Weights by channel, activations by tensor and run."""
+    """Weight scales per channel, activation scales per tensor and run."""
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     for source in [name for name in ("model", "fused") if (folder / f"{name}.onnx").exists()]:
-        # What a fused operator leaves has no type in the file.
+        # The file lacks the types of some outputs of fused operators.
         quantize_dynamic(folder / f"{source}.onnx", folder / f"dynamic_{source}.onnx", weight_type=QuantType.QInt8, per_channel=True,
                          extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT})
 
 
 def prepare_static(shape, folder, images):
-    """Weights by channel, activations by tensor, from the least and greatest values of four images."""
+    """Weight scales per channel, activation scales per tensor, from the minimum and maximum over four images."""
     from onnxruntime import quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -53,7 +53,7 @@ PARTS = {"onnx": prepare_export, "onnx fused": prepare_fused, "onnx dynamic int8
 
 
 def baselines(point):
-    """name -> the files that are tried."""
+    """name -> the files to try."""
     return {"onnxruntime f32": ["model", "fused"], "onnxruntime int8": ["dynamic_model", "dynamic_fused", "static"]}
 
 
@@ -67,7 +67,7 @@ def start(point, name, setting):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = point.cores, 1
     options.log_severity_level = 3
-    options.add_session_config_entry("session.force_spinning_stop", "1")  # its threads may not keep the next baseline's cores busy
+    options.add_session_config_entry("session.force_spinning_stop", "1")  # so that its threads do not keep the next baseline's cores busy
     session = onnxruntime.InferenceSession(str(point.folder / f"{setting}.onnx"), options, ["CPUExecutionProvider"])
     binding = session.io_binding()
     binding.bind_cpu_input(session.get_inputs()[0].name, point.images)

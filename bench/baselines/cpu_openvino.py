@@ -2,8 +2,8 @@
 
 import importlib.metadata
 
-# Attention as GEMMs and a softmax, or as one operator. In bf16 the latter was slower at each of the four points where its operators were
-# timed (a Xeon with AMX: DeiT-T of 8, DeiT-B of 1 image, 2 and 16 cores), so only f32 tries both.
+# Attention as GEMMs and a softmax, or as one operator. In bf16 the latter was slower at all four measured points (a Xeon with AMX: DeiT-T
+# with 8 images and DeiT-B with 1, on 2 and on 16 cores), so only f32 tries both.
 GRAPHS = ("explicit", "sdpa")
 PROFILED = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2", "patch_embed", "head", "norm")
 
@@ -21,8 +21,9 @@ def prepare_graphs(shape, folder, images):
 
 
 def prepare_int8(shape, folder, images):
-    """Every GEMM in int8, weights by channel, activations by tensor: NNCF's preset for transformers, with SmoothQuant. Two images
-    calibrate: the speed does not depend on them. The graph with GEMMs is the faster one quantized (DeiT-T, Xeon with AMX)."""
+    """Every GEMM in int8, with weight scales per channel and activation scales per tensor: NNCF's preset for transformers, with
+    SmoothQuant. Calibrated with two images, on which the speed does not depend. The quantized graph with GEMMs is the faster one (DeiT-T,
+    Xeon with AMX)."""
     import nncf
     import openvino
 
@@ -35,7 +36,7 @@ PARTS = {"openvino": prepare_graphs, "openvino int8": prepare_int8}
 
 
 class Compiled:
-    """A batch, as one request or cut into as many as there are streams."""
+    """A batch, as one request or as one per stream."""
 
     def __init__(self, point, graph, precision, streams, more=None):
         import openvino
@@ -62,13 +63,13 @@ class Compiled:
 
 
 def baselines(point):
-    """name -> the settings that are tried first. A setting is graph, precision of what is not int8, and streams."""
+    """name -> the settings to try first. A setting is the graph, the precision of operators that are not int8, and the streams."""
     return {"openvino f32": [f"{graph} f32 1" for graph in GRAPHS], "openvino bf16": ["explicit bf16 1"],
             "openvino int8": ["int8 bf16 1", "int8 f32 1"]}
 
 
 def more(point, name, best):
-    """Settings to try after the best of the first, each only while the one before was faster."""
+    """Settings to try after the first ones, as long as each is faster than the one before."""
     graph, precision, _ = best.split()
     return [f"{graph} {precision} {n}" for n in (2, 4, 8, 16) if n <= point.cores and point.batch % n == 0]
 
@@ -79,7 +80,7 @@ def start(point, name, setting):
 
 
 def profile(point, setting, runs=20):
-    """Its own time by operator, summed over the blocks: part -> microseconds a batch, the median of some runs, and what ran it."""
+    """OpenVINO's own times: part -> microseconds per batch, summed over the blocks (median of some runs), and the kernels that ran it."""
     graph, precision, _ = setting.split()
     compiled = Compiled(point, graph, precision, 1, {"PERF_COUNT": True})
     samples, kinds = [], {}
@@ -102,7 +103,7 @@ def versions():
 
     found = {"openvino": openvino.__version__}
     try:
-        found["nncf"] = importlib.metadata.version("nncf")  # to import it takes seconds
+        found["nncf"] = importlib.metadata.version("nncf")  # importing it takes seconds
     except importlib.metadata.PackageNotFoundError:
         pass
     return found

@@ -11,12 +11,12 @@ from raggedvit._c.library import library
 
 PARTS = {}
 KEEP = 0.2
-# A processor with AMX as if it had none: with the kernels that the library then takes on Intel's.
+# On a processor with AMX, also measures the kernels that the library uses on Intel processors without it.
 PLAIN, PLAIN_KERNELS = " without AMX", b"avx512_vnni"
 
 
 def baselines(point):
-    """int8 models keep what is not quantized in bf16 or f32, whichever is faster."""
+    """The layers of int8 models that are not quantized are in bf16 or f32, whichever is faster."""
     names = [f"raggedvit {dtype}{keep}" for dtype in ("f32", "bf16", "int8") for keep in ("", f" keep {KEEP}")]
     if " amx_tile " in pathlib.Path("/proc/cpuinfo").read_text():
         names += [f"raggedvit {dtype}{PLAIN}" for dtype in ("bf16", "int8")]

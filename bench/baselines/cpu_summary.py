@@ -1,4 +1,4 @@
-"""The requirements that a report of cpu_baselines.py must show, each with pass or MISS, and the table behind them."""
+"""Checks a report of cpu_baselines.py against the requirements: prints pass or MISS for each, and the table of times."""
 
 from .summary import Lines, geometric_mean
 
@@ -6,7 +6,7 @@ KEEP, PLAIN = " keep 0.2", " without AMX"
 
 
 def table(report):
-    """(model, cores, batch) -> baseline -> milliseconds an image."""
+    """(model, cores, batch) -> baseline -> milliseconds per image."""
     found = {}
     for row in report["results"]:
         if "ms_per_image" in row:
@@ -15,7 +15,7 @@ def table(report):
 
 
 def compare(lines, points, title, slow, fast, least, mean=None):
-    """slow's time over fast's at every point that has both."""
+    """Requires the ratio of the times of `slow` and `fast` to be at least `least` at every point that has both."""
     ratios = {point: times[slow] / times[fast] for point, times in points.items() if slow in times and fast in times}
     if not ratios:
         return lines.absent(title)
@@ -38,7 +38,7 @@ def show(report):
     for name, why in report["missing"].items():
         print(f"{name} was not measured: {why}")
     names = list(dict.fromkeys(name for times in points.values() for name in times))
-    print(f"\n{'ms an image':<44}" + "".join(f"{' '.join(map(str, key)).replace('_patch16_224', ''):>18}" for key in points))
+    print(f"\n{'ms per image':<44}" + "".join(f"{' '.join(map(str, key)).replace('_patch16_224', ''):>18}" for key in points))
     for name in names:
         print(f"{name:<44}" + "".join(f"{times[name]:>18.3f}" if name in times else f"{'-':>18}" for times in points.values()))
     print()
@@ -52,5 +52,5 @@ def show(report):
     for baseline, ours in (("openvino int8", "raggedvit int8"), ("onnxruntime f32", "raggedvit f32"), ("onnxruntime int8", "raggedvit int8"),
                         ("pytorch f32", "raggedvit f32"), ("pytorch bf16", "raggedvit bf16")):
         compare(lines, points, f"{ours.split()[1]} against {baseline}", baseline, ours, 1.0)
-    print(f"\n{lines.missed} lines missed or not measured" if lines.missed else "\nevery line holds")
+    print(f"\n{lines.missed} requirements missed or not measured" if lines.missed else "\nall requirements are met")
     return 1 if lines.missed else 0

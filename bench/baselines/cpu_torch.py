@@ -1,4 +1,4 @@
-"""PyTorch on the CPU: timm's model, eager or compiled with frozen weights, in bfloat16 by its weights or by autocast."""
+"""PyTorch on the CPU: timm's model, eager or compiled with frozen weights, and in bfloat16 by converted weights or by autocast."""
 
 PARTS = {}
 

@@ -1,4 +1,4 @@
-"""One point of cpu_baselines.py: each baseline's fastest setting, whether its logits are right, and the turns that they take."""
+"""One point of cpu_baselines.py: finds each baseline's fastest setting, checks its logits, and times all baselines in turns."""
 
 import dataclasses
 import fnmatch
@@ -8,12 +8,12 @@ import time
 
 import numpy as np
 
-# Error of the logits in the Euclidean norm, relative to float32's.
+# Maximum error of the logits in the Euclidean norm, relative to float32's.
 LIMITS = {"f32": 1e-4, "bf16": 0.05, "int8": 0.4}
-PRUNED_LIMIT = 1.0  # these are compared with dense logits: a prune is no mistake
+PRUNED_LIMIT = 1.0  # pruned logits are compared with dense ones, so they may differ more
 ROUNDS = 5
 COMMIT = os.environ.get("RVIT_BENCH_COMMIT", "unknown")
-SLOW = 1.0  # seconds a call, from which on there are fewer calls
+SLOW = 1.0  # seconds; slower calls are repeated less often
 
 
 @dataclasses.dataclass
@@ -46,7 +46,7 @@ class Tried:
     setting: str
     call: object  # () -> logits, as a list of parts
     logits: np.ndarray
-    ms: float  # an image, roughly
+    ms: float  # per image, approximate
 
 
 def say(error):
@@ -61,18 +61,18 @@ def timed(call, clock=time.perf_counter):
 
 
 def attempt(module, point, name, setting):
-    os.sched_setaffinity(0, point.cpus)  # some library may have pinned this thread
+    os.sched_setaffinity(0, point.cpus)  # a library may have pinned this thread
     call = module.start(point, name, setting)
     begin = time.perf_counter()
     logits = np.concatenate(call())
     took = time.perf_counter() - begin
-    if took < SLOW:  # the first call of some makes what they need
+    if took < SLOW:  # the first call may include set-up
         took = min(timed(call) for _ in range(max(2, min(6, int(0.15 / took)))))
     return Tried(setting, call, logits.copy(), 1e3 * took / point.batch)
 
 
 def choose(module, point, name, known=None):
-    """The fastest setting, and what each took or why it did not run. Further settings are tried only while they are faster."""
+    """Returns the fastest setting, and for each the time or why it did not run. Tries further settings only while they are faster."""
     best, times = None, {}
 
     def faster(setting):
@@ -99,7 +99,7 @@ def choose(module, point, name, known=None):
 
 
 def checked(name, logits, wanted):
-    """How far the logits are from float32's. Raises if they are wrong."""
+    """Returns the error of the logits relative to float32's. Raises if it exceeds the limit."""
     limit = PRUNED_LIMIT if "keep" in name else LIMITS[name.split()[1]]
     if logits.shape != wanted.shape or not np.isfinite(logits).all():
         raise RuntimeError(f"logits {logits.shape} with {int((~np.isfinite(logits)).sum())} values that are not finite")
@@ -111,15 +111,15 @@ def checked(name, logits, wanted):
 
 
 def take_turns(rows, seconds, rounds=ROUNDS, clock=time.perf_counter):
-    """rows: (row, call). Adds ms_per_image to each row. The first call of a turn finds the caches of another baseline: it counts only where a
-    call is so long that this does not matter."""
+    """rows: (row, call). Adds ms_per_image to each row. The first call of a turn starts with the caches of another baseline, so it
+    counts only if it takes so long that this does not matter."""
     samples = {id(row): [] for row, _ in rows}
     for _ in range(rounds):
         for row, call in rows:
             found = samples[id(row)]
             if len(found) >= 2 and found[0] > SLOW:
                 continue
-            time.sleep(0.03)  # the threads of the baseline before go to sleep
+            time.sleep(0.03)  # lets the threads of the previous baseline go to sleep
             end = time.perf_counter() + seconds / rounds
             took = timed(call, clock)
             if took > 0.05:

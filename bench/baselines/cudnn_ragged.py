@@ -1,5 +1,5 @@
-"""cuDNN's attention on packed images, by its own front end (pip nvidia-cudnn-frontend): a graph with ragged offsets, built once. Of its
-plans the fastest is taken."""
+"""cuDNN's attention on packed images through its front end (pip nvidia-cudnn-frontend): a graph with ragged offsets, built once. Uses the
+fastest of its plans."""
 
 import torch
 

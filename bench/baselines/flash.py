@@ -1,5 +1,5 @@
-"""FlashAttention-2's varlen kernel as PyTorch ships it, by its operator from Python, by the public function, and by the operator from C++
-(which leaves only the operator's own host work)."""
+"""FlashAttention-2's varlen kernel as PyTorch ships it: the operator from Python, the public function, and the operator from C++, whose
+host time has no Python in it."""
 
 import pathlib
 
@@ -29,7 +29,7 @@ def varlen_attn(batch):
 
 
 def build_extension(folder):
-    """Compiles host_calls.cpp beside this file; about half a minute, then found again in the folder."""
+    """Compiles host_calls.cpp, which takes about half a minute; the folder caches the result."""
     from torch.utils.cpp_extension import load
 
     folder = pathlib.Path(folder)

@@ -1,5 +1,5 @@
-"""FlashAttention-4's varlen kernel (pip flash-attn-4, written in CuTe DSL), by its own function. It compiles on the first call for a
-head_dim."""
+"""FlashAttention-4's varlen kernel (pip flash-attn-4, written in CuTe DSL) through its public function. The first call for a head_dim
+compiles it."""
 
 import torch
 

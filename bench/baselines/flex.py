@@ -1,5 +1,5 @@
-"""FlexAttention over the packed rows of a whole batch, with a block mask of the images' borders. Compiled; building the mask needs the
-lengths and is not counted."""
+"""Compiled FlexAttention over the packed rows of a whole batch. A block mask separates the images; building it needs the lengths and is
+not timed."""
 
 import torch
 

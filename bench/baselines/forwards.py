@@ -1,4 +1,4 @@
-"""End to end: whole forwards, the library beside PyTorch's graph of the same forward, torch.compile, and the eager ragged pipeline."""
+"""Whole forwards: compares the library with PyTorch's CUDA graph of the same forward, torch.compile, and the eager ragged pipeline."""
 
 import json
 import os
@@ -12,20 +12,20 @@ from .clock import first_line
 from .points import error
 from .sessions import Call, Graph, Model, Sessions, measure
 
-# What baselines.md measured under torch.compile: model, batch, kept fraction (None: dense).
+# The points for torch.compile: model, batch, kept fraction (None: dense).
 COMPILE_POINTS = [
     ("deit_base_patch16_224", 1, None), ("deit_base_patch16_224", 1, 0.5), ("deit_base_patch16_224", 64, None),
     ("deit_base_patch16_224", 64, 0.5), ("deit_base_patch16_224", 64, 0.2), ("deit_base_patch16_224", 256, None),
     ("deit_base_patch16_224", 256, 0.5), ("deit_tiny_patch16_224", 1, None), ("deit_tiny_patch16_224", 1, 0.5),
     ("deit_tiny_patch16_224", 64, None), ("deit_tiny_patch16_224", 64, 0.5),
 ]
-# The pipeline of the paper: at batch 1 for latency, then by batch, then with truly ragged lengths (None).
+# The points for the paper's pipeline, at batch 1 and larger. None: images of different lengths.
 EAGER_POINTS = [("deit_base_patch16_224", b, keep) for keep in (0.5, 0.2) for b in (1, 4, 16, 64)] + [
     ("deit_base_patch16_224", b, None) for b in (1, 16, 64)] + [("deit_tiny_patch16_224", 1, keep) for keep in (0.5, 0.2)]
 
 
 class Zoo:
-    """Checkpoints with random weights, written once, and what was made from the one in use."""
+    """Checkpoints with random weights, each written once, and the models loaded from the current one."""
 
     def __init__(self, context, clock, folder, tiny=False):
         self.context, self.clock, self.folder, self.tiny = context, clock, pathlib.Path(folder), tiny
@@ -37,7 +37,7 @@ class Zoo:
         return shapes.TINY if self.tiny else shapes.SHAPES[name]
 
     def use(self, name):
-        """Loads a model for both sides; the one before is let go."""
+        """Loads a model for both sides and releases the previous one."""
         if name == self.name:
             return self
         self.release()
@@ -47,7 +47,7 @@ class Zoo:
         if not path.exists():
             from safetensors.torch import save_file
 
-            own = path.with_suffix(f".{os.getpid()}")  # several processes may be at it
+            own = path.with_suffix(f".{os.getpid()}")  # several processes may write it at the same time
             config = {"architecture": "vit" if self.tiny else name, "model_args": {"num_heads": shape.heads}}
             save_file(self.weights, str(own), {"config": json.dumps(config)})
             own.replace(path)
@@ -73,7 +73,7 @@ class Zoo:
 
 
 def _depth(context, batch):
-    """Sessions enqueued at once: more where a forward is short."""
+    """Sessions enqueued at once: more if a forward is short."""
     return 2 if context.torch_device.type != "cuda" else 8 if batch <= 16 else 4 if batch <= 64 else 2
 
 
@@ -98,7 +98,7 @@ def accuracy(zoo, names, batch=8):
 
 
 def _stats_change(ours):
-    """What one run adds to the session's counters, beside the wait."""
+    """What the enqueue of one run adds to the session's counters, and all launches."""
     before = ours.stats()
     ours.enqueue()
     enqueued = ours.stats()
@@ -107,7 +107,7 @@ def _stats_change(ours):
 
 
 def graphs(zoo, names, batches, keeps, budget, seconds=0.25, rows=None):
-    """Against PyTorch's forward in one CUDA graph."""
+    """Compares with PyTorch's forward in one CUDA graph."""
     rows = [] if rows is None else rows
     for name in names:
         for batch in batches:
@@ -135,13 +135,13 @@ def graphs(zoo, names, batches, keeps, budget, seconds=0.25, rows=None):
 
 
 def compile_points(points, share):
-    """The share "i/n" of the points, for warming the compiler's cache from several processes."""
+    """The share "i/n" of the points, so that several processes can fill the compiler's cache."""
     i, n = (int(part) for part in share.split("/"))
     return points[i::n]
 
 
 def compiled(zoo, points, budget, warm_only=False, rows=None):
-    """Against torch.compile(mode="reduce-overhead")."""
+    """Compares with torch.compile(mode="reduce-overhead")."""
     rows = [] if rows is None else rows
     for name, batch, keep in points:
         if budget.spent():
@@ -151,7 +151,7 @@ def compiled(zoo, points, budget, warm_only=False, rows=None):
             zoo.use(name)
             torch._dynamo.reset()
             images, theirs_images = zoo.images(batch)
-            # Neither the images nor the weights move: without this each call would copy them into the graph's own memory.
+            # Images and weights stay at their addresses. Unless marked so, each call would copy them into the graph's own memory.
             for tensor in [theirs_images, *zoo.theirs.w.values()]:
                 torch._dynamo.mark_static_address(tensor)
             forward = zoo.forward(theirs_images, keep)
@@ -178,8 +178,8 @@ def compiled(zoo, points, budget, warm_only=False, rows=None):
 
 
 def eager(zoo, points, budget, rows=None):
-    """Against the ragged pipeline of the paper, eager, with the Triton kernel and with FA2, and against padding with a key mask in a graph.
-    points: model, batch, kept fraction; None as the fraction: images of truly different lengths, by a threshold that half of the tokens
+    """Compares with the paper's ragged pipeline in eager mode, with the Triton kernel and with FA2, and with a graph that pads with a key
+    mask. points: model, batch, kept fraction. None as the fraction: images get different lengths by a threshold that half of the tokens
     reach."""
     rows = [] if rows is None else rows
     for name, batch, keep in points:
@@ -213,7 +213,7 @@ def eager(zoo, points, budget, rows=None):
 
 
 def stages(zoo, names, batches, keep, budget, rows=None):
-    """The parts of PyTorch's pruned forward, each in its own graph; bench/stages.c takes the library's."""
+    """Times the parts of PyTorch's pruned forward, each in its own graph; bench/stages.c times the library's."""
     rows = [] if rows is None else rows
     for name in names:
         for batch in batches:
@@ -250,7 +250,7 @@ def _eager_attentions(zoo):
         q, k, v = qkv.view(-1, 3, shape.heads, head_dim).unbind(1)
         return torch.ops.aten._flash_attention_forward(q, k, v, cu_seqlens, cu_seqlens, longest, longest, 0.0, False, False)[0].flatten(1)
 
-    def plain(qkv, cu_seqlens, longest):  # one image at a time: any device
+    def plain(qkv, cu_seqlens, longest):  # one image at a time, on any device
         q, k, v = qkv.view(-1, 3, shape.heads, head_dim).permute(1, 2, 0, 3)
         return torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None])[0].transpose(0, 1).flatten(1)
 

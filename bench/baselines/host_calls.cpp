@@ -1,4 +1,4 @@
-// Host time of one enqueued attention, called from C++: the part of a baseline's cost that is not Python's.
+// Times the enqueue of one attention from C++: the host time of a baseline without Python.
 #include <chrono>
 #include <optional>
 #include <string>

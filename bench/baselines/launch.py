@@ -1,10 +1,10 @@
-"""The floor of an eager call's host time: the driver's launch of a kernel that does nothing, its arguments filled in beforehand."""
+"""The floor of an eager call's host time: the driver's launch of an empty kernel with prepared arguments."""
 
 import ctypes
 
 import torch
 
-# One parameter of the size of the attention kernel's.
+# Its parameter is as large as the attention kernel's.
 PTX = b""".version 7.0
 .target sm_52
 .address_size 64
@@ -19,11 +19,11 @@ class Config(ctypes.Structure):
 
 
 def bare():
-    """A call of cuLaunchKernelEx on PyTorch's current stream, through ctypes as the prepared call of ours is."""
+    """A call of cuLaunchKernelEx on PyTorch's current stream, through ctypes like the prepared call of the library."""
     driver = ctypes.CDLL("libcuda.so.1")
     module, function, params = ctypes.c_void_p(), ctypes.c_void_p(), (ctypes.c_byte * 136)()
     if driver.cuModuleLoadData(ctypes.byref(module), PTX) or driver.cuModuleGetFunction(ctypes.byref(function), module, b"nothing"):
-        raise RuntimeError("the driver loads no kernel")
+        raise RuntimeError("the driver cannot load the kernel")
     values = (ctypes.c_void_p * 1)(ctypes.addressof(params))
     config = Config(4, 12, 1, 32, 1, 1, 0, torch.cuda.current_stream().cuda_stream, None, 0)
     arguments = ctypes.byref(config), function, values, None
@@ -31,6 +31,6 @@ def bare():
 
     def call(kept=(params, module)):
         if launch(*arguments):
-            raise RuntimeError("the driver launches no kernel")
+            raise RuntimeError("the driver cannot launch the kernel")
 
     return call

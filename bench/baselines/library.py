@@ -1,5 +1,5 @@
-"""The shared library through ctypes, and where tensors live: on the GPU, in PyTorch's memory and on PyTorch's stream, or, where there is no
-GPU, in the library's own mapped buffers."""
+"""The shared library through ctypes, with tensors for it: in PyTorch's memory on the GPU and with PyTorch's stream, or without a GPU in the
+library's own mapped buffers."""
 
 import ctypes
 
@@ -14,7 +14,7 @@ DTYPES = {torch.float32: "RVIT_F32", torch.float16: "RVIT_F16", torch.bfloat16: 
 
 
 def wrapped(library, device, address, size):
-    """Returns a buffer on caller-owned memory of CUDA."""
+    """Returns a buffer on caller-owned CUDA memory."""
     memory = new("rvit_memory_desc", type=CONSTANTS["RVIT_MEMORY_CUDA"], address=address, size=size)
     return library.make("rvit_buffer_wrap", device, ctypes.byref(memory))
 
@@ -26,7 +26,7 @@ class Context:
         self.library, self._buffers = library, {}
 
     def view(self, tensor):
-        """The rvit_view of a contiguous tensor made here, or of a slice that begins 16-byte aligned in one."""
+        """The rvit_view of a contiguous tensor from empty(), or of a slice of it that starts at a multiple of 16 bytes."""
         address = tensor.data_ptr()
         storage = tensor.untyped_storage()
         buffer = self._buffer(storage)
@@ -44,7 +44,7 @@ class Context:
 
 
 class GpuContext(Context):
-    """PyTorch's context, its memory, and a stream of PyTorch's."""
+    """Uses PyTorch's CUDA context, memory and stream."""
 
     def __init__(self, library, torch_stream):
         super().__init__(library)
@@ -64,15 +64,15 @@ class GpuContext(Context):
         return torch.empty(*shape, dtype=dtype, device="cuda")
 
     def forget(self):
-        """Lets go of the wrapped buffers; their memory is PyTorch's."""
+        """Destroys the wrapped buffers; their memory belongs to PyTorch."""
         for buffer in self._buffers.values():
             self.library.rvit_buffer_destroy(buffer)
         self._buffers.clear()
 
 
 class HostContext(Context):
-    """For a run without a GPU: the library's CPU device, or its CUDA backend on an emulated driver, entered through the functions of
-    cuda.h, so that the calls that a GPU run makes are the calls tried here."""
+    """For a run without a GPU: uses the library's CPU device, or its CUDA backend on an emulated driver. The latter is created by the
+    functions of cuda.h, so that a dry run makes the same calls as a run on a GPU."""
 
     def __init__(self, library, backend):
         super().__init__(library)

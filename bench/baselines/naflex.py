@@ -1,5 +1,5 @@
-"""SigLIP2 NaFlex of images of different grids: the library's variable-resolution sessions, PyTorch's packed forward on FlashAttention-2's varlen kernel,
-and transformers' padded model, behind the verbs of sessions.measure."""
+"""SigLIP2 NaFlex on images with different patch grids: the library's variable-resolution sessions, PyTorch's packed forward on
+FlashAttention-2's varlen kernel, and transformers' padded model, with the methods that sessions.measure calls."""
 
 import ctypes
 
@@ -16,12 +16,12 @@ def bounds_of(lengths):
 
 
 class PackedSession:
-    """One packed variable-resolution session, n times over one model, so that one can be enqueued while another runs. Patches and logits are the
-    caller's tensors on the device; grids come from the host with each run."""
+    """n packed variable-resolution sessions of one model, so that one can be enqueued while another runs. Patches and logits are the
+    caller's tensors on the device; each run passes the grids from the host."""
 
     def __init__(self, name, model, patches, grids, n=1):
         context, library = model.context, model.library
-        self.name, self.library, self.patches = name, library, patches  # which the sessions read
+        self.name, self.library, self.patches = name, library, patches  # the sessions read the patches
         self.grids = numpy.ascontiguousarray(grids, numpy.int32)
         tokens = self.grids.prod(axis=1)
         self.logits = [context.empty(len(grids), model.info.n_classes, dtype=torch.float32) for _ in range(n)]
@@ -52,7 +52,7 @@ class PackedSession:
 
 
 class BySize:
-    """A call for each size: sessions of their own, enqueued one behind another."""
+    """One session per image size, enqueued one after another."""
 
     name = "raggedvit, one call per size"
 
@@ -78,7 +78,7 @@ class BySize:
 
 
 class Batch:
-    """Patches of images of different grids, one image behind another: float32 on the device, of values that float16 holds."""
+    """Concatenated patches of images with different grids: float32 on the device, with values that float16 can represent."""
 
     def __init__(self, context, grids, width, seed=1):
         self.grids = [tuple(int(side) for side in grid) for grid in grids]
@@ -104,7 +104,7 @@ class Batch:
         return sizes
 
     def padded(self, dtype):
-        """What transformers' processor gives: rows up to the longest image, and which of them are some."""
+        """The outputs of transformers' processor: rows padded to the longest image, and a mask of the valid ones."""
         rows = torch.zeros((len(self.grids), self.longest, self.patches.shape[1]), dtype=dtype, device=self.device)
         valid = torch.zeros((len(self.grids), self.longest), dtype=torch.int32, device=self.device)
         for i, length in enumerate(self.lengths):
@@ -114,7 +114,7 @@ class Batch:
 
 
 def attention_of(device):
-    """FlashAttention-2 of PyTorch for ragged batches; on a CPU, where it has none, one image after another."""
+    """PyTorch's FlashAttention-2 for ragged batches; on a CPU, which it does not support, one image after another."""
     if device.type == "cuda":
         from torch.nn.attention.varlen import varlen_attn
 
@@ -160,7 +160,7 @@ class Packed(torch.nn.Module):
                 layer.layer_norm2, layer.mlp.fc1, layer.mlp.fc2)
 
     def positions(self, batch):
-        """As transformers makes them, each grid once."""
+        """Resizes the position table as transformers does, once per grid."""
         made = {}
         for grid in batch.grids:
             if grid not in made:
@@ -193,7 +193,7 @@ class Packed(torch.nn.Module):
     run_pool = pool
 
     def compiled(self):
-        """The same, with its block (one for all layers) and its pooling compiled for exactly these sizes."""
+        """Compiles the block (one for all layers) and the pooling for exactly these sizes. Returns self."""
         torch._dynamo.reset()
         self.run_block = torch.compile(self.block, dynamic=False, fullgraph=True)
         self.run_pool = torch.compile(self.pool, dynamic=False, fullgraph=True)
@@ -201,7 +201,7 @@ class Packed(torch.nn.Module):
 
 
 def padded(model, batch, dtype, keep_positions=False):
-    """transformers' own forward of the padded batch. keep_positions: the resized tables are made once, not in every call."""
+    """transformers' own forward of the padded batch. keep_positions: resizes the position tables once, not in every call."""
     rows, valid = batch.padded(dtype)
     spatial = batch.spatial
 
@@ -225,7 +225,7 @@ def padded(model, batch, dtype, keep_positions=False):
 
 
 def by_size(packed, context, batch):
-    """The packed forward of each size by itself: nothing is ragged in a call, so that every baseline could run it."""
+    """The packed forward, one call per image size: no batch is ragged, so every baseline could run it."""
     parts = []
     for grid, members in batch.by_size().items():
         part = Batch(context, [grid] * len(members), batch.patches.shape[1])
@@ -235,14 +235,14 @@ def by_size(packed, context, batch):
 
 
 def random_images(sizes, seed=2):
-    """uint8 [height, width, 3] of each (width, height)."""
+    """Random uint8 images [height, width, 3], one for each (width, height)."""
     random = numpy.random.default_rng(seed)
     return [random.integers(0, 256, (height, width, 3), numpy.uint8) for width, height in sizes]
 
 
 class ImageSessions:
-    """Packed variable-resolution sessions that take uint8 images of any size from host memory; logits come back there. in_place: the images lie in the
-    sessions' memory, where a decoder would write them; else a run copies them."""
+    """Packed variable-resolution sessions that read uint8 images of any size from host memory and return logits there. in_place: the images
+    are in the sessions' memory, where a decoder would write them; otherwise each run copies them."""
 
     def __init__(self, name, model, arrays, grids, patch, in_place, n=2):
         library, constants = model.library, CONSTANTS
@@ -318,7 +318,7 @@ def patches_of_images(arrays, grids, patch):
 
 
 def torchvision_packed(packed, context, arrays, grids, patch, kind):
-    """The packed forward from pinned images: those of one size are copied, resized, normalised and cut together. Positions are prepared."""
+    """The packed forward from pinned images: copies, resizes, normalises and cuts those of one size together. Positions are prepared."""
     from torchvision.transforms.v2 import functional as V
 
     groups = {}

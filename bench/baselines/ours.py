@@ -1,4 +1,4 @@
-"""The library's attention from Python: by a prepared C call, and by the functions that a Python program calls."""
+"""The library's attention from Python: a prepared C call, and the functions that a Python program calls."""
 
 import ctypes
 
@@ -10,7 +10,7 @@ from .library import DTYPES
 
 
 def attention(context, batch, **options):
-    """(call, result) of one eager rvit_attention on a batch; the args are filled in beforehand, as a C program does it."""
+    """Returns (call, result) for one eager rvit_attention on a batch. The args are prepared, as in a C program."""
     library, point = context.library, batch.point
     out = context.empty(point.rows, batch.heads * batch.head_dim, dtype=batch.dtype)
     stride = 3 * batch.heads * batch.head_dim
@@ -43,7 +43,7 @@ def function(batch, out=None, qkv=None, **options):
 
 
 def operator(batch):
-    """The same as an operator of PyTorch's."""
+    """The same as a PyTorch operator."""
     import raggedvit.torch
 
     run, longest, scale = raggedvit.torch.attention, batch.point.longest, batch.scale
@@ -51,7 +51,7 @@ def operator(batch):
 
 
 def flash(batch):
-    """FlashAttention's signature."""
+    """The same with FlashAttention's signature."""
     import raggedvit.torch
 
     run, longest, scale = raggedvit.torch.flash_attn_varlen_func, batch.point.longest, batch.scale
@@ -59,7 +59,7 @@ def flash(batch):
 
 
 def in_inference_mode(call):
-    """The call where PyTorch records nothing; the mode is entered once for 100 calls."""
+    """100 calls in one inference mode, in which PyTorch records nothing for gradients."""
     import torch
 
     def inside():

@@ -1,4 +1,4 @@
-"""What is measured: batches of lengths, and tensors for them."""
+"""The measured points: batches of image lengths, and tensors for them."""
 
 import dataclasses
 import random
@@ -10,8 +10,8 @@ import torch
 class Point:
     name: str
     lengths: list
-    capacity: int  # tokens of an unpruned image: what padding pads to
-    swept: bool  # of the sweep over batch size and kept tokens, not one of the ragged sets
+    capacity: int  # tokens of an unpruned image, to which baselines pad
+    swept: bool  # belongs to the sweep over batch size and kept tokens, not to the ragged sets
 
     @property
     def batch(self):
@@ -58,7 +58,7 @@ def tiny():
 
 
 class Batch:
-    """Random qkv as a GEMM writes it, [rows, 3, heads, head_dim], packed and padded, with the lengths on the device."""
+    """Random qkv [rows, 3, heads, head_dim], as a GEMM writes it, packed and padded, with the lengths on the device."""
 
     def __init__(self, context, point, heads, head_dim, dtype):
         self.point, self.heads, self.head_dim, self.dtype = point, heads, head_dim, dtype
@@ -88,7 +88,7 @@ class Batch:
         return out.transpose(1, 2)[self.live]
 
     def reference(self, images=16):
-        """float64, a few images at a time."""
+        """Attention in float64, a few images at a time."""
         p, parts = self.point, []
         ends = torch.tensor([0] + p.lengths).cumsum(0).tolist()
         for first in range(0, p.batch, images):

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Host time of one eager call from Python, ours beside FlashAttention-2's and a Triton kernel's, the output allocated: what
-bench/baselines.py measures in its section "host", and more ways to call ours, several times over.
+"""Compares the host time of one eager call from Python of the library, FlashAttention-2 and a Triton kernel: repeats the section "host" of
+bench/baselines.py several times, with more ways to call the library.
 
     bench/baselines/python_calls.py --library build/libraggedvit.so --out python_calls.json [--runs 3] [--heads 12]
     bench/baselines/python_calls.py --library build/libraggedvit.so --out python_calls.json --dry-run
 
-The functions of raggedvit are called with the output allocated and the arguments checked, as every baseline's call is. --dry-run calls on
-CPU tensors; its times are no results. Exits 1 if a limit of LIMITS is not kept.
+The functions of raggedvit are called with the output allocated and the arguments checked, as every baseline's call is. --dry-run uses
+CPU tensors; its times mean nothing. Exits 1 if a limit of LIMITS is exceeded.
 """
 
 import argparse
@@ -44,7 +44,7 @@ from baselines.library import GpuContext, HostContext  # noqa: E402
 from raggedvit._c.library import library  # noqa: E402
 
 TRITON, FLASH = attention.TRITON, attention.FLASH
-# Of the median over the runs: name -> microseconds at most, and shares of baselines at most.
+# Limits of the median over the runs: name -> microseconds, and fractions of the times of baselines.
 LIMITS = {
     attention.FUNCTION: (6.0, {TRITON: 1 / 2, FLASH: 1 / 3}),
     attention.OPERATOR: (10.0, {TRITON: 1.0}),
@@ -53,7 +53,7 @@ LIMITS = {
 
 
 def more_ways(clock, context, point, heads, dtype):
-    """Ours in further ways, each the summary of the clock."""
+    """Times more ways to call the library: name -> summary of the clock."""
     batch = points.Batch(context, point, heads, 64, dtype)
     leaf = batch.qkv.clone().requires_grad_()
     d_out = torch.ones_like(ours.function(batch)())
@@ -79,7 +79,7 @@ def more_ways(clock, context, point, heads, dtype):
 
 
 def judge(runs):
-    """Whether the limits are kept at each point: [{point, name, us, limits...}]."""
+    """Compares each point with the limits: [{point, name, us, limits...}]."""
     verdicts = []
     for i, point in enumerate(runs[0]):
         medians = {name: statistics.median(run[i]["python_us"][name]["median"] for run in runs)

@@ -1,5 +1,5 @@
-"""PyTorch's scaled_dot_product_attention on padded batches: without a mask (padding is computed and attended to: a lower bound that gives
-wrong results on ragged batches), with a key mask, and by cuDNN."""
+"""PyTorch's scaled_dot_product_attention on padded batches: without a mask (a lower bound: it attends to padding, so it is wrong on
+ragged batches), with a key mask, and by cuDNN."""
 
 import torch
 import torch.nn.functional as F
@@ -27,7 +27,7 @@ def key_mask(batch):
 
 
 def cudnn(batch):
-    """Dense, at the kept length: only uniform batches."""
+    """Dense attention at the kept length, for batches of equal lengths."""
     p = batch.point
     if p.rows != p.batch * p.longest:
         raise ValueError("cuDNN's dense attention needs images of one length")
@@ -41,7 +41,7 @@ def cudnn(batch):
 
 
 def cudnn_varlen(batch):
-    """cuDNN with ragged offsets, where this PyTorch has it."""
+    """cuDNN with ragged offsets, if this PyTorch has it."""
     p = batch.point
 
     def call():

@@ -1,4 +1,4 @@
-"""Whole forwards: the library's sessions and PyTorch's graphs behind the same four verbs, and the clocks for them."""
+"""Whole forwards: the library's sessions and PyTorch's graphs with the same methods, and clocks for them."""
 
 import ctypes
 import time
@@ -28,7 +28,7 @@ class Model:
 
 
 class Sessions:
-    """Some sessions of one model and batch size on one stream, so that one can be enqueued while another runs. Images and logits are the
+    """Several sessions of one model and batch size on one stream, so that one can be enqueued while another runs. Images and logits are the
     caller's tensors on the device."""
 
     name = "raggedvit"
@@ -68,7 +68,7 @@ class Sessions:
         return {name: getattr(stats, name) for name, _ in stats._fields_[1:]}
 
     def rows(self):
-        """Rows left after the last stage of the last run; None without one."""
+        """Rows left after the last prune stage of the last run; None without stages."""
         info, view = new("rvit_session_info"), new("rvit_result_view")
         self.library.rvit_session_get_info(self.handles[0], ctypes.byref(info))
         if info.n_stages == 0:
@@ -82,7 +82,7 @@ class Sessions:
 
 
 class Graph:
-    """A PyTorch forward in one CUDA graph; where there is no GPU, the forward itself."""
+    """A PyTorch forward in one CUDA graph; without a GPU, the forward itself."""
 
     def __init__(self, name, forward, clock):
         self.name, self.clock = name, clock
@@ -105,7 +105,7 @@ class Graph:
 
 
 class Call(Graph):
-    """A PyTorch forward called as it is: eager, or under torch.compile."""
+    """A PyTorch forward called directly: eager, or under torch.compile."""
 
     def __init__(self, name, forward, clock):
         self.name, self.clock = name, clock
@@ -116,8 +116,8 @@ class Call(Graph):
 
 
 def measure(baselines, clock, batch, seconds=0.3, least=5):
-    """baselines take turns. Microseconds of one forward, four ways: throughput (several enqueued, then one wait, divided), latency (enqueue
-    and wait), gpu (two events around one), host (only the enqueue). name -> what -> summary, and images a second."""
+    """Times baselines in turns. Microseconds of one forward: throughput (several enqueued, then waits, divided by their number), latency
+    (enqueue and wait), gpu (between two events), host (only the enqueue). Returns name -> kind -> summary, and images per second."""
     samples = {r.name: {"throughput": [], "latency": [], "host": [], "gpu": []} for r in baselines}
     deepest = min(len(getattr(r, "handles", range(8))) for r in baselines)
     for r in baselines:

@@ -1,4 +1,4 @@
-"""The models that are measured."""
+"""The measured models."""
 
 import dataclasses
 

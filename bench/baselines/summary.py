@@ -1,6 +1,6 @@
-"""The lines that a run must show, from the reports in its folder, each with pass or MISS, and the tables behind them.
+"""Checks the reports of a run against the requirements: prints pass or MISS for each, and the tables of times.
 
-    python3 bench/baselines/summary.py FOLDER      exits 1 if a line is missed or was not measured
+    python3 bench/baselines/summary.py FOLDER      exits 1 if a requirement is missed or was not measured
 """
 
 import json
@@ -10,7 +10,7 @@ import sys
 
 OURS, FLASH, TRITON = "raggedvit", "FA2 varlen", "Triton varlen"
 FUNCTION = "raggedvit.attention"
-# Batch sizes from which a factor over PyTorch's graph is asked for, pruned.
+# The required speed-up of a pruned forward over PyTorch's graph, from each batch size on.
 PRUNED_FACTORS = [(16, 1.15), (4, 1.3), (1, 1.6)]
 
 
@@ -74,7 +74,7 @@ def attention(lines, baselines):
     rows = [r for r in baselines.get("attention", []) if "gpu_us" in r]
     if not rows:
         return lines.absent("2 attention")
-    print("\nattention, GPU us a call, and the baseline's time over ours")
+    print("\nattention, GPU us per call, and the baseline's time over ours")
     shown = (FLASH, TRITON, "padded SDPA", "padded SDPA, key mask", "cuDNN SDPA")
     print(f"{'point':<24}{'ours':>9}" + "".join(f"{n[-16:]:>24}" for n in shown))
     for r in rows:
@@ -113,7 +113,7 @@ def host(lines, baselines, c_attention, c_forwards):
         lines.add(title, f"{ours:.2f} us / {floor:.2f} us = {ours / floor:.2f}x", "at most 1.5x", ours <= 1.5 * floor)
     else:
         lines.absent(title)
-    # Like against like: what a Python program calls on both sides, or no Python on either.
+    # Compares like with like: both called from Python, or neither.
     rows = baselines.get("host", [])
     pairs = {
         "raggedvit.attention and FA2's operator from Python": (1, [(median(r, "python_us", FLASH), median(r, "python_us", FUNCTION))
@@ -128,7 +128,7 @@ def host(lines, baselines, c_attention, c_forwards):
             lines.add(title, f"{theirs:.1f} us / {mine:.2f} us = {theirs / mine:.1f}x", f"at least {wanted}x", theirs >= wanted * mine)
         else:
             lines.absent(title)
-    # The floor is measured in a row, too.
+    # The floor is measured with consecutive launches, too.
     rows = [(median(r, "enqueue_next_us") or median(r, "enqueue_us"), f["model"], r["batch"], r["keep"],
              median(f, "floor", "empty_graph_launch_us")) for f in c_forwards if median(f, "floor", "empty_graph_launch_us") for r in f["results"]]
     if rows:
@@ -151,7 +151,7 @@ def forwards(lines, baselines):
     if not rows:
         lines.absent("4 forwards against PyTorch's graph")
     else:
-        print("\nforwards: images a second, ours and PyTorch's graph; GPU us of one forward; latency of one with a wait")
+        print("\nforwards: images per second, ours and PyTorch's graph; GPU us of one forward; latency of one with a wait")
         for r in rows:
             us = [median(r, who, what) or math.nan for what in ("gpu", "latency") for who in (OURS, "pytorch graph")]
             ratio = r[OURS]["images_per_second"] / r["pytorch graph"]["images_per_second"]
@@ -219,7 +219,7 @@ def main():
     counters(lines, c_attention, c_forwards)
     for section, why in baselines.get("failed_sections", {}).items():
         lines.absent(f"section {section}", why)
-    print(f"\n{lines.missed} lines missed or not measured" if lines.missed else "\nevery line holds")
+    print(f"\n{lines.missed} requirements missed or not measured" if lines.missed else "\nall requirements are met")
     return 1 if lines.missed else 0
 
 

@@ -1,6 +1,5 @@
-"""A varlen attention kernel in Triton, after the description in arXiv 2604.15408: online softmax over packed rows, one program for some
-rows of a head. Its tile is chosen by measurement for each batch, and full key blocks take a loop without masks: a strong baseline, not a
-straw man."""
+"""A varlen attention kernel in Triton, after the description in arXiv 2604.15408: online softmax over packed rows, one program per block of
+rows of a head. To be a strong baseline, its tile is autotuned for each batch, and full key blocks use a loop without masks."""
 
 import torch
 import triton
@@ -62,7 +61,7 @@ def varlen_kernel(qkv, out, cu_seqlens, n_heads, scale, D: tl.constexpr, ROWS: t
 
 
 def launch(qkv, out, cu_seqlens, images, longest, heads, head_dim, tile):
-    """One call as a PyTorch program makes it. Returns the compiled kernel."""
+    """Launches the kernel as a PyTorch program would. Returns the compiled kernel."""
     rows, keys, warps, stages = tile
     return varlen_kernel[(triton.cdiv(longest, rows), heads, images)](
         qkv, out, cu_seqlens, heads, head_dim**-0.5 * 1.4426950408889634, D=head_dim, ROWS=rows, KEYS=keys, num_warps=warps,
@@ -80,7 +79,7 @@ def attention(batch, tile):
 
 
 def prebuilt(batch, tile):
-    """The same launch without Triton's lookup of the compiled kernel: what is left is its launcher."""
+    """The same launch with only Triton's launcher, without its lookup of the compiled kernel."""
     p, out = batch.point, torch.empty(batch.point.rows, batch.heads, batch.head_dim, device=batch.device, dtype=batch.dtype)
     kernel = launch(batch.qkv, out, batch.cu_seqlens, p.batch, p.longest, batch.heads, batch.head_dim, tile)
     grid = (triton.cdiv(p.longest, tile[0]), batch.heads, p.batch)
@@ -88,7 +87,7 @@ def prebuilt(batch, tile):
     constants = (batch.head_dim, tile[0], tile[1])
     arguments = (batch.qkv, out, batch.cu_seqlens, batch.heads, scale)
     try:
-        run(*arguments, *constants)  # newer launchers take the constants, too
+        run(*arguments, *constants)  # newer launchers need the constants, too
     except TypeError:
         run(*arguments)
         constants = ()
@@ -101,7 +100,7 @@ def prebuilt(batch, tile):
 
 
 def tune(clock, batch):
-    """The fastest tile for a batch by GPU time, and the time of each."""
+    """Returns the fastest tile for a batch by GPU time, and the time of each."""
     if batch.head_dim & (batch.head_dim - 1):
         raise RuntimeError(f"tl.arange needs a power of two, head_dim is {batch.head_dim}")
     baselines = {}

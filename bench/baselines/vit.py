@@ -7,7 +7,7 @@ from .shapes import PRUNE_AFTER
 
 
 def random_weights(shape, seed=1):
-    """(state dict in float16, "timm" or why not timm). timm's own initialisation where timm is installed and knows the model."""
+    """Returns (state dict in float16, origin). Uses timm's initialisation if timm is installed."""
     torch.manual_seed(seed)
     try:
         import timm
@@ -44,7 +44,7 @@ def random_weights(shape, seed=1):
 
 
 def reference_logits(shape, weights, images):
-    """Logits in float64, by timm where it is installed. Returns them and by whom."""
+    """Returns logits in float64, and who computed them: timm if it is installed, else Vit."""
     images = images.double()
     try:
         import timm
@@ -100,7 +100,7 @@ class Vit:
         return self._head(x[:, 0])
 
     def kept(self, keep):
-        """Rows an image keeps: the CLS row and the best patches, as many in all as the library's l2 keeps at the least."""
+        """Rows kept per image: the CLS row and the best patches, in total the fewest that the library's l2 may keep."""
         return max(1, int(keep * self.shape.tokens))
 
     def _gather(self, x, k):
@@ -109,7 +109,7 @@ class Vit:
         rows = x[:, 1:].gather(1, best[:, :, None].expand(-1, -1, x.shape[2]))
         return torch.cat([x[:, :1], rows], 1)
 
-    # The parts of the pruned forward, as bench/stages.c has them.
+    # The parts of the pruned forward, as in bench/stages.c.
     @torch.no_grad()
     def front(self, images):
         x = self.embed(images)
@@ -146,7 +146,7 @@ class Vit:
 
     @torch.no_grad()
     def padded(self, images, keep, threshold=None):
-        """All rows stay, those that were pruned are masked as keys: what padding to the unpruned length costs, without any copying."""
+        """Keeps all rows and masks pruned ones as keys: the cost of padding to the unpruned length, without copies."""
         x = self.front(images)
         b, s, _ = x.shape
         mask = self._mask(x, keep, threshold)[:, None, None, :]
@@ -164,8 +164,8 @@ class Vit:
 
     @torch.no_grad()
     def ragged_eager(self, images, keep, attention, threshold=None):
-        """The pipeline of arXiv 2604.15408 as a PyTorch program has it: score, mask, pack, varlen attention; the lengths are read back
-        by the host. attention(qkv, cu_seqlens, longest) on packed rows."""
+        """The pipeline of arXiv 2604.15408 in PyTorch: score, mask, pack, varlen attention. The host reads the lengths back.
+        attention: called as attention(qkv, cu_seqlens, longest) on packed rows."""
         x = self.front(images)
         mask = self._mask(x, keep, threshold)
         lengths = mask.sum(1, dtype=torch.int32)
