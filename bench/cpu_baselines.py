@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Whole forwards on a CPU beside what its users would pick instead: OpenVINO, ONNX Runtime and PyTorch, in f32, bf16 and int8.
+"""Compares whole forwards on a CPU with the alternatives OpenVINO, ONNX Runtime and PyTorch, in f32, bf16 and int8.
 
     bench/cpu_baselines.py --library build/libraggedvit.so --out results             everything; 20 minutes with 16 cores
-    bench/cpu_baselines.py ... --cores 2 --models deit_tiny_patch16_224 --batches 1,8  a part of it; parts land in one report
+    bench/cpu_baselines.py ... --cores 2 --models deit_tiny_patch16_224 --batches 1,8  a part of it; all parts go to one report
     bench/cpu_baselines.py ... --prepare                                               only converts and quantizes the models
     bench/cpu_baselines.py ... --settings results/cpu_baselines.json                   uses the best settings of that report
     bench/cpu_baselines.py --summary results/cpu_baselines.json                        the requirements, each with pass or MISS
     bench/cpu_baselines.py ... --dry-run                                               a tiny model; its figures mean nothing
 
-Needs numpy, and torch 2.11, timm, openvino, nncf, onnx and onnxruntime for what they measure: what is missing is skipped and named. All run
-the same random weights on the same images, from images in memory to logits in memory, one batch at a time, in one process that may use only
-the cores measured, each with its own thread pool of that size. First each baseline's settings are tried and the fastest is kept; its logits
-are compared with PyTorch's in float32; then the baselines take turns. Calls with wrong logits are not timed.
+Needs numpy, and for the baselines torch 2.11, timm, openvino, nncf, onnx and onnxruntime; missing ones are skipped and reported. All run
+the same random weights on the same images, from images in memory to logits in memory, one batch at a time. They run in one process that is
+limited to the measured cores, each with its own thread pool of that size. First the fastest setting of each baseline is chosen, and its
+logits are compared with PyTorch's in float32; then the baselines take turns. Calls with wrong logits are not timed.
 """
 
 import argparse
@@ -45,20 +45,20 @@ def parse():
     parser.add_argument("--work", default="/tmp/raggedvit-bench/cpu", help="folder for models")
     parser.add_argument("--models", default="deit_tiny_patch16_224,deit_small_patch16_224,deit_base_patch16_224")
     parser.add_argument("--batches", default="1,8,32")
-    parser.add_argument("--cores", type=int, default=0, help="how many to use; 0: all")
-    parser.add_argument("--seconds", type=float, default=0.45, help="measuring time of a baseline at a point")
-    parser.add_argument("--baselines", default="*", help="only those whose names match one of these, by commas: 'raggedvit bf16*,openvino*'")
-    parser.add_argument("--compile", action="store_true", help="torch.compile too; some 20 s for each point")
-    parser.add_argument("--cpu-time", action="store_true", help="with --cores 1: the time that the process ran, not the wall's; for a machine that "
-                        "others use too")
-    parser.add_argument("--deadline", type=float, default=1e9, help="seconds after which no new point is begun")
-    parser.add_argument("--settings", help="a report whose settings are taken")
+    parser.add_argument("--cores", type=int, default=0, help="number of cores to use; 0: all")
+    parser.add_argument("--seconds", type=float, default=0.45, help="measuring time per baseline and point")
+    parser.add_argument("--baselines", default="*", help="only those that match one of these patterns: 'raggedvit bf16*,openvino*'")
+    parser.add_argument("--compile", action="store_true", help="also measure torch.compile; takes about 20 s per point")
+    parser.add_argument("--cpu-time", action="store_true", help="with --cores 1: measure CPU time instead of wall time, for a machine with "
+                        "other users")
+    parser.add_argument("--deadline", type=float, default=1e9, help="seconds after which no new point starts")
+    parser.add_argument("--settings", help="use the settings in this report")
     parser.add_argument("--prepare", action="store_true", help="only make the models")
-    parser.add_argument("--parts", default="", help="only these conversions, by commas: openvino, openvino int8, onnx, onnx fused, "
+    parser.add_argument("--parts", default="", help="only these conversions, separated by commas: openvino, openvino int8, onnx, onnx fused, "
                         "onnx dynamic int8, onnx static int8")
-    parser.add_argument("--summary", metavar="REPORT", help="only print what a report shows")
-    parser.add_argument("--profile", action="store_true", help="OpenVINO's time by operator instead")
-    parser.add_argument("--dry-run", action="store_true", help="a tiny model and next to no time")
+    parser.add_argument("--summary", metavar="REPORT", help="only print the requirements and the table of a report")
+    parser.add_argument("--profile", action="store_true", help="measure OpenVINO's time by operator instead")
+    parser.add_argument("--dry-run", action="store_true", help="a tiny model, almost without measuring time")
     options = parser.parse_args()
     if options.cpu_time and options.cores != 1:
         raise SystemExit(f"cpu_baselines: --cpu-time is for --cores 1, not {options.cores or 'all'}: threads that wait would count too")
@@ -66,7 +66,7 @@ def parse():
 
 
 def cores_to_use(wanted):
-    """CPUs of one node, one of each physical core before the second threads; as many as wanted."""
+    """The CPUs to use, as many as wanted: one per physical core before second threads of a core."""
     def read(cpu, name):
         try:
             return pathlib.Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/{name}").read_text().strip()
@@ -133,12 +133,12 @@ def show(rows):
         if "skipped" in row:
             print(f"{label} skipped: {row['skipped']}", flush=True)
         else:
-            print(f"{label}{row['ms_per_image']['median']:>9.3f} ms an image, {row['ms_per_image']['count']:>4} calls, {row['setting']}; off by"
-                  f" {row['relative']:.1e}, same class {row['same_class']:.0%}", flush=True)
+            print(f"{label}{row['ms_per_image']['median']:>9.3f} ms per image, {row['ms_per_image']['count']:>4} calls, {row['setting']};"
+                  f" error {row['relative']:.1e}, same class {row['same_class']:.0%}", flush=True)
 
 
 def prepare(options, shapes, modules):
-    """Models side by side, each in a process of its own. Without --prepare only those that nothing was made of yet."""
+    """Converts the models in parallel, each in a process of its own. Without --prepare, only models without made.json."""
     work = pathlib.Path(options.work)
     shapes = [s for s in shapes if options.prepare or not (work / s.name / "made.json").exists()]
     if len(shapes) > 1:
@@ -192,7 +192,7 @@ def main():
         for batch in batches:
             key = {"model": shape.name, "batch": batch, "cores": len(cpus)}
             if time.monotonic() - begin > options.deadline:
-                print(f"left out: {key}", flush=True)
+                print(f"skipped, out of time: {key}", flush=True)
                 continue
             point = Point(shape, pathlib.Path(options.work) / shape.name, batch, cpus, options)
             if options.profile:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""The ViT families that people run, from Python: raggedvit.Model on CUDA tensors beside PyTorch's forward of the same timm model in a CUDA
-graph, dense and pruned by the same policy.
+"""Common ViT families from Python: compares raggedvit.Model on CUDA tensors with PyTorch's forward of the same timm model in a CUDA graph,
+dense and pruned by the same policy.
 
     bench/families.py --library build/libraggedvit.so --out results [--models clip_b16,...] [--batches 1,16,64] [--dtypes f16,bf16]
     bench/families.py --library build/libraggedvit.so --out results --dry-run       # two blocks, on the CPU: its figures mean nothing
 
 Weights are random. Writes OUT/families.json. Each row first compares logits: `error` is the difference from timm's in float32, relative to
-the largest logit, `pytorch_error` that of PyTorch in the row's dtype. Pruned rows compare nothing, because a score that differs in its last
-bits may choose another row. images_per_second: calls enqueued one after another, one wait; the two sides take turns.
+the largest logit, `pytorch_error` that of PyTorch in the row's dtype. Logits of pruned rows are not compared, because a score that differs
+in its last bits may choose another row. images_per_second: enqueues calls one after another and waits once; the two sides take turns.
 """
 
 import argparse
@@ -26,7 +26,7 @@ MODELS = {
     "clip_l14": ("vit_large_patch14_clip_quickgelu_224", {"num_classes": 768}),
     "siglip_so400m_224": ("vit_so400m_patch14_siglip_224", {"num_classes": 1000, "act_layer": "gelu_tanh"}),  # as in its paper's code
     "siglip_so400m_384": ("vit_so400m_patch14_siglip_384", {"num_classes": 1000, "act_layer": "gelu_tanh"}),
-    "siglip_so400m_224_timm": ("vit_so400m_patch14_siglip_224", {"num_classes": 1000}),  # timm takes the exact GELU
+    "siglip_so400m_224_timm": ("vit_so400m_patch14_siglip_224", {"num_classes": 1000}),  # timm uses the exact GELU
     "siglip_so400m_384_timm": ("vit_so400m_patch14_siglip_384", {"num_classes": 1000}),
     "dinov2_b14_518": ("vit_base_patch14_dinov2", {"num_classes": 1000}),
     "dinov3_b16_224": ("vit_base_patch16_dinov3", {"num_classes": 1000, "img_size": 224}),
@@ -45,7 +45,7 @@ def parse():
     parser.add_argument("--policies", default=",".join(POLICIES))
     parser.add_argument("--batches", default="1,16,64")
     parser.add_argument("--dtypes", default="f16,bf16")
-    parser.add_argument("--seconds", type=float, default=0.3, help="for each measurement")
+    parser.add_argument("--seconds", type=float, default=0.3, help="time per measurement")
     parser.add_argument("--dry-run", action="store_true")
     return parser.parse_args()
 
@@ -77,7 +77,7 @@ def make(torch, timm, name, folder, device, dry):
 
 
 def keep_rope(model):
-    """timm makes the rotary table anew in each forward, partly on the CPU; a forward for one size of image keeps it."""
+    """Keeps the rotary table for one image size. timm computes it in each forward, partly on the CPU."""
     rope = getattr(model, "rope", None)
     if rope is not None:
         if "get_embed" in vars(rope):
@@ -87,7 +87,7 @@ def keep_rope(model):
 
 
 class Pruned:
-    """timm's forward, block by block, with a stage of the policy where raggedvit has it. Every count is known beforehand, so that the
+    """timm's forward, block by block, with prune stages after the same blocks as in raggedvit. All counts are known in advance, so that the
     forward can be captured."""
 
     def __init__(self, torch, model, policy):

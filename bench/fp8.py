@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""fp8 forwards beside f16 ones, of the library and of PyTorch: float16, and torch._scaled_mm with a scale per row and channel (with
-bfloat16 outputs, the only type that PyTorch has for row scales), both under torch.compile.
+"""Compares fp8 with f16 forwards, of the library and of PyTorch. PyTorch runs float16, and torch._scaled_mm with a scale per row and
+channel (bfloat16 outputs, the only type that it supports with row scales), both under torch.compile.
 
     bench/fp8.py --library build/libraggedvit.so --out results [--models deit_base_patch16_224,...] [--batches 16,64,256]
     bench/fp8.py --library build/libraggedvit.so --out results --dry-run       # a tiny model without a GPU: its figures mean nothing
 
-Weights are random; images and logits lie in device memory; all forwards are CUDA graphs that take turns, dense and with half of the
+Weights are random; images and logits are in device memory; all forwards are CUDA graphs that take turns, dense and with half of the
 tokens kept after block 3. PyTorch's blocks are compiled one by one. Writes OUT/fp8.json: microseconds of a forward between two events
 (`gpu`), and for dense forwards `error`: the root mean square of the difference from PyTorch's float32 logits, relative to their deviation.
 """
@@ -39,18 +39,18 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", required=True, help="libraggedvit.so")
     parser.add_argument("--out", required=True, help="folder of the results")
-    parser.add_argument("--models", default=MODELS, help="of timm")
+    parser.add_argument("--models", default=MODELS, help="timm's names")
     parser.add_argument("--batches", default="16,64,256")
     parser.add_argument("--keeps", default="1,0.5", help="1: dense")
-    parser.add_argument("--baselines", default="16,64,256", help="batches at which PyTorch is measured, too; compiling takes seconds for each")
-    parser.add_argument("--seconds", type=float, default=0.25, help="of a point, for each of those measured")
-    parser.add_argument("--deadline", type=float, default=1e9, help="seconds after which no new point is begun")
+    parser.add_argument("--baselines", default="16,64,256", help="batch sizes at which PyTorch is measured, too; each compiles for seconds")
+    parser.add_argument("--seconds", type=float, default=0.25, help="time per point and forward")
+    parser.add_argument("--deadline", type=float, default=1e9, help="seconds after which no new point starts")
     parser.add_argument("--dry-run", action="store_true")
     return parser.parse_args()
 
 
 class ScaledLinear(torch.nn.Module):
-    """A linear layer of e4m3: a scale for each row, computed from it, and one for each channel."""
+    """A linear layer in e4m3, with a scale per row of x, computed at run time, and one per output channel."""
 
     def __init__(self, linear):
         super().__init__()
@@ -62,14 +62,14 @@ class ScaledLinear(torch.nn.Module):
     def forward(self, x):
         rows = x.reshape(-1, x.shape[-1])
         scale = rows.abs().amax(1, keepdim=True).float().clamp(min=1e-12) / LARGEST
-        bytes_ = (rows.float() / scale).clamp(-LARGEST, LARGEST).to(torch.float8_e4m3fn)
-        y = torch._scaled_mm(bytes_, self.weight.t(), scale_a=scale, scale_b=self.scale, bias=self.bias, out_dtype=torch.bfloat16,
+        values = (rows.float() / scale).clamp(-LARGEST, LARGEST).to(torch.float8_e4m3fn)
+        y = torch._scaled_mm(values, self.weight.t(), scale_a=scale, scale_b=self.scale, bias=self.bias, out_dtype=torch.bfloat16,
                              use_fast_accum=True)
         return y.reshape(*x.shape[:-1], -1)
 
 
 def quantized(module):
-    """qkv, fc1 and fc2, as the library has it."""
+    """Quantizes qkv, fc1 and fc2, as the library does."""
     for block in module.blocks:
         block.attn.qkv = ScaledLinear(block.attn.qkv)
         block.mlp.fc1, block.mlp.fc2 = ScaledLinear(block.mlp.fc1), ScaledLinear(block.mlp.fc2)
@@ -77,7 +77,7 @@ def quantized(module):
 
 
 def make(name, device):
-    """A module with weights that spread as trained ones do, in float16 values."""
+    """Returns a module with random weights of the magnitude of trained ones, in float16 values."""
     torch.manual_seed(1)
     if name == "tiny":
         module = VisionTransformer(img_size=32, patch_size=8, embed_dim=128, depth=5, num_heads=2, num_classes=10)
@@ -99,7 +99,7 @@ def make(name, device):
 
 
 def forward(module, run_block, keep):
-    """As the library's l2 does it: the best rows after block PRUNE_AFTER, by a gather of as many of each image."""
+    """The pruned forward, like the library's l2: gathers an equal number of the best rows of each image after block PRUNE_AFTER."""
 
     @torch.no_grad()
     def call(images):

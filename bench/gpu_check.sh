@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs a debugger and a profiler on the machine with the GPU, in ten minutes: compute-sanitizer's memcheck and racecheck over the op tests,
-# property tests and model tests, Nsight Compute's counters for the kernels that matter, the time of each kernel of a forward, and the
-# registers of every kernel.
+# Debugs and profiles on the machine with the GPU, in ten minutes: runs the op tests, property tests and model tests under memcheck and
+# racecheck of compute-sanitizer, and reports Nsight Compute's counters of attention and of each kernel of a forward, and the registers of
+# every kernel.
 #
 #   bench/gpu_check.sh FOLDER OUT     FOLDER from bench/run.sh pack; writes OUT/sanitizer.log, OUT/attention.csv, OUT/forward.csv,
 #                                     OUT/registers.txt and OUT/check.txt
 #
-# RVIT_BENCH_SECONDS (570) is when it must be over. RVIT_BENCH_MODEL: a checkpoint to profile; default the demo's.
+# RVIT_BENCH_SECONDS (570) limits the time. RVIT_BENCH_MODEL: a checkpoint to profile (default: the demo's).
 set -uo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 pack=$(cd "${1:?usage: bench/gpu_check.sh FOLDER OUT}" && pwd)
@@ -20,8 +20,8 @@ for folder in /usr/local/cuda/bin /usr/local/cuda/compute-sanitizer /opt/nvidia/
 done
 left() { echo $((limit - SECONDS)); }
 
-# The checks are bound by the processor: as many side by side as it has cores, less two. One log each, its last line the verdict.
-# cuBLASLt's kernels would take most of the time to be instrumented, and are not ours: an empty file in its place cannot be opened.
+# The checks are bound by the CPU, so as many run at the same time as it has cores, less two. The last line of each log is the verdict.
+# Empty files hide cuBLASLt, because instrumenting its kernels would take most of the time.
 hidden=$(mktemp -d)
 touch "$hidden/libcublasLt.so.12" "$hidden/libcublasLt.so.13"
 slots=$(($(nproc) > 3 ? $(nproc) - 2 : 1))
@@ -33,7 +33,7 @@ check() {
     [ "$program" != test_policies ] || arguments=(--data "$root/examples/data" "$root/tests/model/policies_8.txt" "${arguments[@]}")
     name=$tool.$program.${filter//[^a-z0-9]/}
     (
-        # 97 is compute-sanitizer's own finding, apart from a failed test. The tests make calls that the driver must refuse.
+        # compute-sanitizer exits with 97 for its findings, unlike for failed tests. The tests make calls that the driver must refuse.
         LD_LIBRARY_PATH=$hidden:$LD_LIBRARY_PATH timeout "$seconds" compute-sanitizer --tool "$tool" --error-exitcode 97 \
             --report-api-errors no --print-limit 20 "$pack/$program" "${arguments[@]}" >"$out/logs/$name" 2>&1
         code=$?
@@ -51,7 +51,7 @@ check() {
 }
 
 if command -v compute-sanitizer >/dev/null; then
-    # The op tests by op, so that one slow op does not keep the rest from being seen; then whole programs, as far as time allows.
+    # Op by op, so that a slow op does not block the others; then whole programs, as far as time allows.
     for op in select attention linear match score mass sampl head pack fuse merge layernorm mean patchify; do
         check racecheck test_ops "*$op*"
         check memcheck test_ops "*$op*"
@@ -72,7 +72,7 @@ for name in "$out"/logs/*; do
 done >"$out/sanitizer.log"
 echo "sanitizers done after $SECONDS s"
 
-# One launch of each kernel at each point: what bounds it. The clocks are left as they are.
+# Profiles one launch of each kernel at each point, to find its bottleneck. Clocks are not locked.
 metrics=gpu__time_duration.sum,launch__registers_per_thread,launch__occupancy_limit_registers,launch__occupancy_limit_shared_mem
 metrics+=,sm__warps_active.avg.pct_of_peak_sustained_active,dram__throughput.avg.pct_of_peak_sustained_elapsed
 metrics+=,lts__throughput.avg.pct_of_peak_sustained_elapsed,sm__inst_executed_pipe_tensor.sum,smsp__inst_executed.sum
@@ -87,7 +87,7 @@ profile() {
         echo "ncu: exit $? ($*)"
 }
 if command -v ncu >/dev/null; then
-    # A counter this chip lacks would fail the whole call: only those it knows are asked for.
+    # Request only counters that this GPU has, because an unknown one would fail the whole call.
     known=$(timeout 60 ncu --query-metrics-mode all --query-metrics 2>/dev/null | awk '{print $1}')
     wanted=
     for metric in ${metrics//,/ }; do
@@ -104,7 +104,7 @@ if command -v ncu >/dev/null; then
     done
     for batch in 1 16 64; do
         [ "$(left)" -gt 60 ] || break
-        # About 90 kernels make a forward.
+        # A forward has about 90 kernels.
         profile "$out/forward.csv" 90 --metrics "${wanted#,}" --launch-count 110 "$pack/bench_forward" "$model" --backend cuda \
             --dtype f16 --inputs device --batch $batch --prune 'l2 keep=0.5' --seconds 0.01
     done

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""From uint8 images in host memory to logits in host memory: raggedvit.Model as a user calls it, with images in place, beside the same
-forward from device memory and beside PyTorch with torchvision's transforms on the GPU.
+"""From uint8 images in host memory to logits in host memory: compares raggedvit.Model as a user calls it, and with images in place, with
+the same forward from device memory and with PyTorch with torchvision's transforms on the GPU.
 
     bench/input_pipeline.py --library build/libraggedvit.so --out results [--models deit_tiny,...] [--batches 1,16,64] [--seconds 0.3]
     bench/input_pipeline.py --library build/libraggedvit.so --out results --dry-run       # tiny, on the CPU: its figures mean nothing
 
-Weights are random, in float16. Writes OUT/input_pipeline.json, each row as it is measured. Images per second of
+Weights are random, in float16. Writes OUT/input_pipeline.json after each row. Images per second of
   classify   Model.classify(list of numpy arrays), one call after another
   map        Model.prepare().map(batches): the same arrays, the next batch copied while one runs
   in_place   three image slots in turn that already hold the images, as a decoder would leave them
-  tensors    Model.classify(list of uint8 CUDA tensors), each of its own memory: `tensors_same`: the logits are those of the host's
-             images, bit for bit; `whole`: the same for one tensor [batch, height, width, 3]
-  device     the same forward from device memory: float32 images, of NaFlex patches; calls enqueued one after another, one wait
+  tensors    Model.classify(list of uint8 CUDA tensors), each with its own memory. `tensors_same`: the logits equal those of the host's
+             images, bit for bit. `whole`: the same for one tensor [batch, height, width, 3]
+  device     the same forward from device memory: float32 images (NaFlex: patches); calls enqueued one after another, one wait
   pytorch    pinned uint8, a copy on a stream of its own, torchvision v2 (resize with antialiasing, crop, float16, normalise), timm's or
-             transformers' model in float16 with SDPA in a CUDA graph, logits to pinned memory; two batches under way
-`bound` is what the bus allows: host_to_device / bytes of an image.
+             transformers' model in float16 with SDPA in a CUDA graph, logits to pinned memory; two batches in flight
+`bound` is the limit by the bus: host_to_device / bytes of an image.
 """
 
 import argparse
@@ -43,13 +43,13 @@ def parse():
     parser.add_argument("--batches", default="1,16,64")
     parser.add_argument("--ways", default="classify,map,in_place,tensors,device,pytorch")
     parser.add_argument("--slots", type=int, default=3, help="image slots that take turns")
-    parser.add_argument("--seconds", type=float, default=0.3, help="for each measurement")
+    parser.add_argument("--seconds", type=float, default=0.3, help="time per measurement")
     parser.add_argument("--dry-run", action="store_true")
     return parser.parse_args()
 
 
 def make(torch, name, folder, dry):
-    """The model of PyTorch's in float32 on the CPU, and the path of its checkpoint in float16."""
+    """Returns PyTorch's model in float32 on the CPU, and the path of its checkpoint in float16."""
     from safetensors.torch import save_file
 
     torch.manual_seed(1)
@@ -72,7 +72,7 @@ def make(torch, name, folder, dry):
     for key, value in model.named_parameters():
         if key.endswith("bias") or key in ("head.weight", "pos_embed"):
             value.data.normal_(0, 0.02)
-    for value in model.state_dict().values():  # what the file holds
+    for value in model.state_dict().values():  # round to float16, as in the file
         value.copy_(value.half().float())
     path = folder / name / "model.safetensors"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def make(torch, name, folder, dry):
 
 
 def rate(run, batch, seconds):
-    """Images per second: the best of three windows. run(n): n batches, the last of them waited for."""
+    """Images per second: the best of three windows. run(n) runs n batches and waits for the last."""
     run(4)
     begin = time.perf_counter()
     run(4)
@@ -97,7 +97,7 @@ def rate(run, batch, seconds):
 
 
 def in_place(raggedvit, model, images, fixed, n_slots, seconds):
-    """Slots in turn, filled once. Logits of the batch, and images per second."""
+    """Uses slots in turn, which are filled once. Returns the logits of the batch, and images per second."""
     batch = len(images)
     slots = [model.prepare(inputs="slot", max_images=batch, max_bytes=sum(p.nbytes + 64 for p in images), fixed_batch=fixed) for _ in range(n_slots)]
     for slot in slots:
@@ -120,7 +120,7 @@ def in_place(raggedvit, model, images, fixed, n_slots, seconds):
 
 
 def patches_on_device(torch, model, grid, batch, cuda, seconds):
-    """Patches on the device, through two sessions of variable resolution in turn."""
+    """Images per second from patches on the device, through two variable-resolution sessions in turn."""
     import numpy
     from raggedvit._c.constants import CONSTANTS
     from raggedvit._c.layouts import new
@@ -150,7 +150,7 @@ def patches_on_device(torch, model, grid, batch, cuda, seconds):
 
 
 def device_rate(torch, model, batch, cuda, seconds):
-    """Float images on the device."""
+    """Images per second from float images on the device."""
     images = torch.randn(batch, 3, 224, 224, device="cuda" if cuda else "cpu")
     forward = model.prepare()
 
@@ -166,7 +166,7 @@ def device_rate(torch, model, batch, cuda, seconds):
 
 
 class Pytorch:
-    """The baseline: of a model and one size of image."""
+    """The baseline, for one model and one image size."""
 
     def __init__(self, torch, name, theirs, batch, shape, cuda):
         from torchvision.transforms.v2 import functional as F
@@ -192,7 +192,7 @@ class Pytorch:
                 side = embeddings.position_embedding_size
                 table = kind.resize_positional_embeddings(embeddings.position_embedding.weight.reshape(side, side, -1), shapes[:1],
                                                           max_length=grid[0] * grid[1])
-            # The table of positions once, and no mask: every image of the batch has these patches.
+            # All images of the batch have the same patches: resize the position table only once, and use no mask.
             embeddings.resize_positional_embeddings = lambda *_, **__: table
             call = lambda: theirs(pixel_values=self.given, pixel_attention_mask=None, spatial_shapes=shapes).pooler_output
         self.crop = name in TIMM
@@ -214,7 +214,7 @@ class Pytorch:
             self.captured = f"{type(failure).__name__}: {str(failure)[:200]}"
 
     def prepare(self, pixels):
-        """uint8 [batch, 3, height, width] on the device to what the model takes."""
+        """Converts uint8 [batch, 3, height, width] on the device to the model's input."""
         F, torch = self.F, self.torch
         how = F.InterpolationMode.BICUBIC if self.crop else F.InterpolationMode.BILINEAR
         made = F.resize(pixels, self.edge, how, antialias=True)
@@ -235,7 +235,7 @@ class Pytorch:
         return self.logits if self.captured is True else out
 
     def run(self, pinned, n):
-        """n batches from pinned memory, HWC as decoders leave them."""
+        """Runs n batches from pinned memory, in HWC order like a decoder's output."""
         torch = self.torch
         if not self.cuda:
             for _ in range(n):
@@ -248,7 +248,7 @@ class Pytorch:
         for i in range(n):
             k = i % 2
             if i >= 2:
-                self.done[k].synchronize()  # its logits are there
+                self.done[k].synchronize()  # its logits have arrived
             with torch.cuda.stream(self.upload):
                 self.upload.wait_event(self.used[k])
                 self.buffers[k].copy_(pinned, non_blocking=True)

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Every measurement, on whatever backends this machine has: under 8 minutes with a GPU, under 5 on two CPU cores.
+# Runs all measurements on the backends that this machine has: under 8 minutes with a GPU, under 5 on two CPU cores.
 #
 #   bench/run.sh [OUT]                   installs what is missing, builds, measures, draws; OUT defaults to build/bench
-#   bench/run.sh pack BUILD FOLDER       for a machine that cannot build: copies what a run needs into FOLDER (built with
-#                                        -DRVIT_CUDA_ARCHS=90, or it grows large: every program holds the kernels)
-#   bench/run.sh from FOLDER OUT         there: measures with what pack made
+#   bench/run.sh pack BUILD FOLDER       for a machine that cannot build: copies the programs and libraries of a run into FOLDER
+#                                        (build with -DRVIT_CUDA_ARCHS=90 to keep it small: every program holds the kernels)
+#   bench/run.sh from FOLDER OUT         on that machine: measures with the contents of FOLDER
 #
-# Writes OUT/run.json, OUT/summary.txt if PyTorch sees a GPU, and plots if gnuplot is installed. bench/README.md says how each number is
-# taken and how to add a machine's results.
+# Writes OUT/run.json, OUT/summary.txt if PyTorch sees a GPU, and plots if gnuplot is installed. bench/README.md explains how each
+# number is measured and how to add a machine's results.
 #
-# RVIT_BENCH_SECONDS (460; without a GPU 270): the time for measuring; what does not fit is left out, and the output names it.
+# RVIT_BENCH_SECONDS (460; without a GPU 270): the time for measuring; measurements that do not fit are skipped and reported.
 # RVIT_BENCH_TESTS=1 runs the test programs on the GPU first, while PyTorch compiles. RVIT_BENCH_PYTHON (python3) has PyTorch;
 # RVIT_BENCH_SECTIONS names the sections of baselines.py to run; RVIT_BENCH_WORK (/tmp/raggedvit-bench) holds checkpoints and compiled
 # code.
-# RVIT_BENCH_DRY=1 tries everything at tiny sizes; its figures mean nothing. Exits 1 if a measurement failed.
+# RVIT_BENCH_DRY=1 runs everything at tiny sizes; its figures mean nothing. Exits 1 if a measurement failed.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
@@ -24,7 +24,7 @@ benchmarks="attention backward prune stages forward"
 tests="test_ops test_properties test_model test_api test_cuda test_dumps test_policies test_demo"
 dry=${RVIT_BENCH_DRY:-}
 
-# The policies and settings of tools/accuracy.py, so that accuracy and speed can be compared.
+# The policies and settings of tools/accuracy/policies.py, so that accuracy and speed can be compared.
 policies='none;l2 keep=0.9;l2 keep=0.75;l2 keep=0.5;l2 keep=0.3;l2 keep=0.2;l2-threshold threshold=38;l2-threshold threshold=42'
 policies+=';evit keep=0.9;evit keep=0.7;evit keep=0.5;evit-fused keep=0.9;evit-fused keep=0.7;evit-fused keep=0.5'
 policies+=';evit-paper keep=0.75;evit-paper keep=0.5;evit-paper keep=0.2;dynamicvit keep=0.9;dynamicvit keep=0.7;dynamicvit keep=0.5'
@@ -44,7 +44,7 @@ pack() {
     done
     cp -L "$build/libraggedvit.so" "$folder/lib/"
     for file in registers.txt kernels.fatbin; do [ ! -e "$build/backend_cuda/$file" ] || cp "$build/backend_cuda/$file" "$folder/"; done
-    # What another system may lack; the C library itself must be the older of the two.
+    # Libraries that another system may lack. The C library is not copied: the build machine's must not be newer.
     ldd "$folder"/raggedvit "$folder"/*_* | awk '$2 == "=>" && $1 ~ /jansson|cmocka|png|jpeg|webp/ {print $3}' | sort -u |
         while read -r file; do cp -L "$file" "$folder/lib/"; done
     strip "$folder"/raggedvit "$folder"/*_[a-z]* "$folder"/lib/libraggedvit.so
@@ -68,12 +68,12 @@ start() {
     pids+=($!)
 }
 
-# One report: part NAME SECONDS PROGRAM ARGUMENT...; SECONDS is the most it may take, and what must be left.
+# Makes one report: part NAME SECONDS PROGRAM ARGUMENT... It is skipped unless SECONDS are left, which also is its time limit.
 part() {
     local name=$1 seconds=$2 program=$3 begin=$SECONDS code
     shift 3
     if [ "$(left)" -lt "$seconds" ]; then
-        echo "$name: left out, $(left) s are left"
+        echo "$name: skipped, $(left) s are left"
         return
     fi
     timeout "$seconds" "$program" "$@" --json "$out/parts/$name.json" >"$out/logs/$name.log" 2>&1
@@ -87,11 +87,11 @@ part() {
     echo "$name: $((SECONDS - begin)) s"
 }
 
-# The tool prints its JSON.
+# The same for raggedvit bench, which prints its JSON.
 tool() {
     local name=$1 seconds=$2
     shift 2
-    [ "$(left)" -ge "$seconds" ] || { echo "$name: left out, $(left) s are left"; return; }
+    [ "$(left)" -ge "$seconds" ] || { echo "$name: skipped, $(left) s are left"; return; }
     timeout "$seconds" "$raggedvit" bench "$@" --json >"$out/parts/$name.json" 2>"$out/logs/$name.log" ||
         { echo "$name: $(tail -1 "$out/logs/$name.log")"; rm -f "$out/parts/$name.json"; failed=1; }
 }
@@ -117,7 +117,7 @@ measure_cuda() {
     tool tool_cuda $most --backend cuda --dtype f16 --shape base
 }
 
-# The device's own tier, and beside cooperative matrices the tier of those who have none.
+# The device's own tier. If that is the matrix tier, the subgroup tier as well, which devices without cooperative matrices use.
 measure_vulkan() {
     local tier base=$work/models/deit_base_patch16_224.safetensors
     for tier in $vulkan_tier $([ "$vulkan_tier" != matrix ] || echo subgroup); do
@@ -131,7 +131,7 @@ measure_vulkan() {
     part prune_vulkan 20 "$bench"_prune "${device[@]}" --batch 1,64 --calls 10 --repeats 10
 }
 
-# Mesa's software driver: it shows that the path works.
+# Mesa's software driver, to show that it works.
 measure_software_vulkan() {
     part forward_software_demo 60 "$bench"_forward "$model" --backend vulkan --seconds 1 --batch 1,8
     part attention_software 30 "$bench"_attention --backend vulkan --dtype f32 --batch 1,4 --calls 2 --repeats 3
@@ -140,7 +140,7 @@ measure_software_vulkan() {
 measure_cpu() {
     local device=(--backend cpu --dtype f32)
     part forward_cpu_demo 30 "$bench"_forward "$model" "${device[@]}" --seconds 2 --batch 1,8,32
-    [ $((has_cuda + has_vulkan)) = 0 ] || return # beside a GPU the rest says little
+    [ $((has_cuda + has_vulkan)) = 0 ] || return # with a GPU, the rest is of little interest
     part ratios_cpu_demo 60 "$bench"_forward "$model" "${device[@]}" --seconds 1.5 --batch 8 --prune "$ratios"
     part policies_cpu 90 "$bench"_forward "$model" "${device[@]}" --seconds 0.3 --batch 8 --sheet "$sheet" --prune "$policies"
     part attention_cpu 30 "$bench"_attention "${device[@]}" --batch 1,4,16 --calls 2 --repeats 5
@@ -149,7 +149,7 @@ measure_cpu() {
     tool tool_cpu 60 --backend cpu
 }
 
-# What the README says of its image.
+# The classes that README.md states for its photo.
 photo() {
     local classify=("$raggedvit" classify deit_tiny_cifar10.safetensors chelsea.png --backend cpu --top 1 --json)
     (cd "$data" && printf '{"benchmark": "photo", "dense": %s, "pruned": %s}\n' "$("${classify[@]}")" \
@@ -165,7 +165,7 @@ measure_tiny() {
     part forward_$backend 60 "$bench"_forward "$model" --backend "$backend" --batch 1 --seconds 0 --prune 'none; l2 keep=0.5 blocks=3'
 }
 
-# Test programs, and beside them what must be compiled before anything is timed.
+# Runs the test programs, and at the same time the compilations that must precede all timing.
 prepare() {
     local name seconds=280 share
     pids=()
@@ -203,7 +203,7 @@ prepare() {
     echo "tests done after $SECONDS s"
 }
 
-# The programs are in one folder, or where the build puts them.
+# The path of a program, in a packed folder or in a build folder.
 program() {
     local path
     for path in "$programs/$1" "$programs/tools/$1" "$programs/tests/$1" "$programs/tests/cuda/$1"; do
@@ -225,7 +225,7 @@ run() {
     failed=0
     RVIT_BENCH_COMMIT=$(cat "$programs/commit" 2>/dev/null || git -C "$root" describe --always --dirty 2>/dev/null || echo unknown)
     export RVIT_BENCH_COMMIT PYTHONUNBUFFERED=1 TORCHINDUCTOR_CACHE_DIR=$work/inductor TRITON_CACHE_DIR=$work/triton
-    # cuBLASLt, which the library opens at run time, may be only among PyTorch's packages.
+    # The library opens cuBLASLt at run time, which may be installed only with PyTorch.
     local lt
     lt=$("$python" -c 'import pathlib, torch
 found = sorted((pathlib.Path(torch.__file__).parents[1] / "nvidia").glob("*/lib/libcublasLt.so.1[23]"))
@@ -241,7 +241,7 @@ print(found[-1] if found else "")' 2>/dev/null)
     "$raggedvit" devices
     local devices has_cuda has_vulkan has_software vulkan_tier has_torch=0
     devices=$("$raggedvit" devices --json)
-    has() { # BACKEND SOFTWARE: how many devices
+    has() { # BACKEND SOFTWARE: the number of devices
         python3 -c 'import json, sys
 print(sum(d["usable"] and [d["backend"], d["software"]] == [sys.argv[1], sys.argv[2] == "1"] for d in json.load(sys.stdin)["devices"]))' \
             "$1" "$2" <<<"$devices"
@@ -262,7 +262,7 @@ print(next((d["tier"] for d in json.load(sys.stdin)["devices"] if d["usable"] an
     elif [ -z "$dry" ] && [ "$has_cuda" -gt 0 ] && [ $has_torch = 1 ]; then
         baselines=("$python" "$here/baselines.py" --library "$library" --out "$out" --work "$work")
     elif [ "$has_cuda" -gt 0 ]; then
-        echo "$python has no PyTorch that sees the GPU: baselines are left out, and so are models other than the demo's"
+        echo "$python has no PyTorch that sees the GPU: baselines are skipped, and so are models other than the demo's"
     fi
     prepare
 
@@ -271,7 +271,7 @@ print(next((d["tier"] for d in json.load(sys.stdin)["devices"] if d["usable"] an
         [ ${#baselines[@]} = 0 ] || "${baselines[@]}"
     else
         [ "$has_cuda" = 0 ] || measure_cuda
-        # A seventh of the time is for what comes after the baselines.
+        # Keep a seventh of the time for the measurements after the baselines.
         [ ${#baselines[@]} = 0 ] || timeout $(($(left) - limit / 8)) "${baselines[@]}" --deadline $(($(left) - limit / 7)) \
             ${RVIT_BENCH_SECTIONS:+--sections "$RVIT_BENCH_SECTIONS"} 2>&1
         [ "$has_vulkan" = 0 ] || measure_vulkan
