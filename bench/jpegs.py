@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A folder of JPEGs through `raggedvit classify --timings`: the rates of decoding only, of everything, and of everything except decoding.
+"""Classifies a folder of JPEGs by `raggedvit classify --timings`: the rates of decoding, of everything, and of everything except decoding.
 
     bench/jpegs.py --tool build/tools/raggedvit --out results [--files 400] [--backend cuda] [--dtype f16]
     bench/jpegs.py --tool old/raggedvit --tool new/raggedvit --out results --turns 3 --times 15,60 --images 500x375,mixed
@@ -32,10 +32,10 @@ def parse():
     parser.add_argument("--tool", required=True, action="append", help="the program raggedvit; several take turns")
     parser.add_argument("--out", required=True, help="folder of the results")
     parser.add_argument("--work", default="/dev/shm/raggedvit-bench-jpegs", help="folder for images and checkpoints")
-    parser.add_argument("--images", default=",".join(SIZES), help="kinds of them")
+    parser.add_argument("--images", default=",".join(SIZES), help="kinds of images")
     parser.add_argument("--turns", type=int, default=1)
-    parser.add_argument("--files", type=int, default=400, help="of each kind")
-    parser.add_argument("--times", default="15", help="how often each file is named, so that a run takes long enough; numbers of it")
+    parser.add_argument("--files", type=int, default=400, help="number of files of each kind")
+    parser.add_argument("--times", default="15", help="how often a run repeats each file, to take long enough; one or more numbers")
     parser.add_argument("--backend", default="cuda")
     parser.add_argument("--dtype", default="f16")
     parser.add_argument("--dry-run", action="store_true")
@@ -43,7 +43,7 @@ def parse():
 
 
 def write_jpegs(folder, sizes, n, times):
-    """Images of blurred noise, about as large as photographs are. A few are made; the others are their copies."""
+    """Writes JPEGs of blurred noise, with files about as large as those of photographs: a few different ones, and copies of them."""
     import numpy
     from PIL import Image, ImageFilter
 
@@ -87,7 +87,7 @@ def linear(shapes, name, out, width):
 
 
 def deit_tiny(depth):
-    """In timm's names."""
+    """Tensor shapes by timm's names."""
     shapes = {"cls_token": [1, 1, 192], "pos_embed": [1, 197, 192], "patch_embed.proj.weight": [192, 3, 16, 16], "patch_embed.proj.bias": [192]}
     for block in [f"blocks.{i}" for i in range(depth)]:
         for name, out, width in (("attn.qkv", 576, 192), ("attn.proj", 192, 192), ("mlp.fc1", 768, 192), ("mlp.fc2", 192, 768)):
@@ -99,7 +99,7 @@ def deit_tiny(depth):
 
 
 def siglip2_naflex(depth):
-    """In transformers' names."""
+    """Tensor shapes by transformers' names."""
     shapes = {"embeddings.position_embedding.weight": [256, 768], "head.probe": [1, 1, 768], "head.attention.in_proj_weight": [2304, 768],
               "head.attention.in_proj_bias": [2304]}
     linear(shapes, "embeddings.patch_embedding", 768, 768)
@@ -142,7 +142,7 @@ def logits(tool, model, images, options, prepare, extra):
 
 
 def rates(tool, model, images, options, extra):
-    """The rates of decoding only, of everything, and of everything except decoding, and the device; or why there are none."""
+    """Returns (rates of decoding, of everything, of everything except decoding), and the device; on failure the end of stderr."""
     prepare = ["--prepare", "device"] if options.backend == "cpu" else []
     done = subprocess.run([tool, "classify", str(model), str(images), "--backend", options.backend, "--dtype", options.dtype, "--quiet",
                            "--timings", *prepare, *extra], capture_output=True, text=True)

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""A batch of images of different sizes through SigLIP2 NaFlex: one packed variable-resolution session beside padding, a call per size, and
-PyTorch's packed forward on FlashAttention-2's varlen kernel.
+"""SigLIP2 NaFlex on a batch of images of different sizes: compares one packed variable-resolution session with padding, with one call per
+size, and with PyTorch's packed forward on FlashAttention-2's varlen kernel.
 
     bench/mixed.py --library build/libraggedvit.so --out results [--points photos_256,...] [--seconds 0.3]
     bench/mixed.py --library build/libraggedvit.so --out results --dry-run       # two blocks, on the CPU: its figures mean nothing
 
 Weights are random, in f16, of the published size. Writes OUT/mixed.json after each row. A point is a list of image sizes and a rule for
-their patch grids: NaFlex's, which makes all of them about as long, or the image's own size where that fits. tiny_347 is the case of
-vit-pytorch's issue 347: 512 images 16 pixels high and 32 to 80 wide.
+their patch grids: NaFlex's, which gives all about the same number of patches, or the image's own size if that fits. tiny_347 is the case
+of vit-pytorch's issue 347: 512 images 16 pixels high and 32 to 80 wide.
 
-`from_images` begins with uint8 images in host memory: two sessions, with the images in their memory or copied by the run, beside
-torchvision's resize on the GPU of pinned images and the packed forward. `images_error` compares with the rows of transformers' processor,
-whose values are ordered differently within a patch. `from_host_ms` takes float32 patches on the host and returns logits there, by
-Model.prepare(inputs="patches") from Python and by PyTorch's copy and forward; the rest takes patches in device memory. `single_runs_equal`:
-every image of the batch has the bits that it has by itself in the same session. `kernels`, with --kernels: microseconds of a run by kernel.
+`from_images` starts from uint8 images in host memory: compares two sessions, with the images in their memory or copied by the run, with
+torchvision's resize of pinned images on the GPU and the packed forward. `images_error` compares with the rows of transformers' processor,
+whose values are ordered differently within a patch. `from_host_ms` is from float32 patches to logits, both on the host, by
+Model.prepare(inputs="patches") from Python and by PyTorch's copy and forward; all other times are from patches in device memory.
+`single_runs_equal`: each image has the same bits in the batch as alone in the same session. `kernels`, with --kernels: microseconds of a
+run by kernel.
 """
 
 import argparse
@@ -38,7 +39,7 @@ def tiny_sizes():
 
 
 def different_sizes(n=64):
-    """As many different sizes: sides of 96 to 603 pixels."""
+    """n different sizes, with sides of 96 to 603 pixels."""
     return [(96 + 16 * (5 * i % 31) + i % 12, 96 + 16 * (11 * i % 29) + i % 9) for i in range(n)]
 
 
@@ -59,14 +60,14 @@ def parse():
     parser.add_argument("--out", required=True, help="folder of the results")
     parser.add_argument("--work", default="/tmp/raggedvit-bench/mixed", help="folder for checkpoints")
     parser.add_argument("--points", default=",".join(POINTS))
-    parser.add_argument("--seconds", type=float, default=0.3, help="for each measurement")
-    parser.add_argument("--kernels", action="store_true", help="the time of each kernel too; times of the points after the first are then not good")
+    parser.add_argument("--seconds", type=float, default=0.3, help="time per measurement")
+    parser.add_argument("--kernels", action="store_true", help="also time each kernel, which disturbs all points after the first")
     parser.add_argument("--dry-run", action="store_true")
     return parser.parse_args()
 
 
 def make(torch, kind, folder, device, dry):
-    """transformers' model in float32 with random weights that float16 holds, and its checkpoint's path."""
+    """Returns transformers' model in float32 with random weights that float16 can represent, and its checkpoint's path."""
     from safetensors.torch import save_file
     from transformers import Siglip2VisionConfig, Siglip2VisionModel
 
@@ -105,7 +106,7 @@ def relative(got, wanted):
 
 
 def single_runs(torch, naflex, model, batch):
-    """A batch, and every image of it by itself, in one session: logits of both."""
+    """Runs a batch, and each of its images alone, in one session. Returns the logits of both."""
     given = model.context.empty(batch.bounds[-1], batch.patches.shape[1], dtype=torch.float32)
     given.copy_(batch.patches)
     session = naflex.PackedSession("", model, given, batch.grids)
@@ -124,7 +125,7 @@ def single_runs(torch, naflex, model, batch):
 
 
 def kernels_of(torch, baseline, runs=5):
-    """Microseconds of a run by kernel, the longest first; without a GPU none."""
+    """Microseconds of a run by kernel, longest first; empty without a GPU."""
     if not torch.cuda.is_available():
         return {}
     baseline.enqueue()
@@ -142,7 +143,7 @@ def kernels_of(torch, baseline, runs=5):
 
 
 def host_rates(torch, raggedvit, batch, path, device, dtype, baseline, seconds):
-    """Batches from float32 on the host to logits there: milliseconds of the fastest of a few calls."""
+    """Milliseconds from float32 patches to logits, both on the host: the fastest of a few calls. Also returns the logits."""
     opened = raggedvit.Model(path, device, dtype)
     forward = opened.prepare(inputs="patches", max_images=len(batch.grids), max_tokens=batch.bounds[-1], max_len=batch.longest)
     values = torch.from_numpy(batch.host)
@@ -167,7 +168,7 @@ def host_rates(torch, raggedvit, batch, path, device, dtype, baseline, seconds):
 
 
 def image_rates(torch, naflex, context, clock, model, packed, row, sizes, grids, kind, options):
-    """The same sizes as uint8 images on the host: the whole input pipeline, and its check."""
+    """Measures and checks the whole input pipeline, from uint8 images of these sizes on the host."""
     from baselines.sessions import Call, measure
 
     images = naflex.random_images(sizes)
@@ -225,7 +226,7 @@ def row_of(torch, raggedvit, context, clock, name, point, theirs, path, options)
     baselines, row["failures"] = [ours], {}
 
     def add(kind_of, baseline, make_forward):
-        """A baseline that cannot run is named, and the others go on."""
+        """Adds a baseline, or records why it cannot run."""
         try:
             made = make_forward()
             baselines.append(made if kind_of is None else kind_of(baseline, made, clock))
@@ -246,7 +247,7 @@ def row_of(torch, raggedvit, context, clock, name, point, theirs, path, options)
         add(Graph, "pytorch packed compiled graph, positions prepared", lambda: lambda: fast(batch.half, batch, positions))
     row["times"] = measure(baselines, clock, len(grids), 0.05 if dry else options.seconds)
     rates = {baseline: found["images_per_second"] for baseline, found in row["times"].items()}
-    if options.kernels:  # last: CUPTI stays, and slows what comes after it
+    if options.kernels:  # last, because CUPTI stays active and slows later work
         row["kernels"] = {baseline.name: kernels_of(torch, baseline) for baseline in baselines if baseline.name in (
             "raggedvit", "pytorch packed eager, positions prepared", "pytorch packed compiled, positions prepared")}
     row["images_per_second"] = rates

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Turns reports into gnuplot scripts, one for each figure that they have the data for: FOLDER/FIGURE.gp. bench/plots.sh runs them.
+"""Writes a gnuplot script FOLDER/FIGURE.gp for each figure that reports have the data for. bench/plots.sh runs them.
 
-    bench/plots.py FOLDER [REPORT.json...]      without reports: those in bench/results, and only the figures that are there already
+    bench/plots.py FOLDER [REPORT.json...]      without reports: uses bench/results, and makes only the figures that exist there
 """
 
 import pathlib
@@ -12,14 +12,14 @@ import textwrap
 from reports import (FLASH, FUNCTION, GRAPH, MODELS, OPERATOR, OURS, PREPARED, RESULTS, TRITON, by_batch, by_policy, by_ratio, day,
                      forward_rows, ideal_speed_up, images_per_second, median, read)
 
-# Okabe and Ito's colours, which stay apart for the colour-blind; point types and dashes say the same again.
+# Okabe and Ito's colour-blind safe colours. Point types and dashes distinguish the series, too.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F"]
 POINTS = [7, 5, 9, 11, 13, 15, 4, 6, 8, 10, 12, 14]
 WHO = {OURS: 0, FLASH: 1, TRITON: 2, "padded SDPA": 3, "padded SDPA, key mask": 4, "cuDNN SDPA": 5, "varlen_attn": 6}
 
 
 class Lines:
-    """series: (label, style number, dashed, [(x, y) or (x, y, low, high)])"""
+    """A panel with lines. series: (label, style number, dashed, [(x, y) or (x, y, low, high)])"""
 
     def __init__(self, title, x, y, series, log_x=True, log_y=False, y_range=None, ticks=None):
         self.title, self.x, self.y, self.log_x, self.log_y = title, x, y, log_x, log_y
@@ -57,7 +57,7 @@ class Lines:
 
 
 def log_axis(values):
-    """Range and ticks of a logarithmic y axis: 1, 2, 5, or every decade where there are many."""
+    """Range and ticks of a logarithmic y axis: 1, 2 and 5 times powers of ten, or only powers of ten if there are many."""
     low, high = min(values) / 1.3, max(values) * 1.4
     ticks = [m * 10.0**e for e in range(-9, 8) for m in (1, 2, 5) if low <= m * 10.0**e <= high]
     if len(ticks) > 9:
@@ -72,7 +72,7 @@ def style_of(style, dashed=False):
 
 
 class Bars:
-    """series: (label, style number, [value or None for each category])"""
+    """A panel with bars. series: (label, style number, [value or None for each category])"""
 
     def __init__(self, title, y, categories, series, stacked=False, log_y=False, rotate=False, line=None, labels=False, under=96):
         self.title, self.x, self.y, self.categories, self.stacked, self.log_y = title, "", y, categories, stacked, log_y
@@ -116,7 +116,7 @@ class Bars:
             order.append(f"{block} using 1:2 with boxes fs solid 0.85 border rgb '#333333' lc rgb '{COLOURS[style]}' notitle")
             if self.labels:
                 order.append(f"{block} using 1:2:3 with labels offset 0,{1.2 if self.line else 0.6} font ',8' notitle")
-        # The tallest of a stack is drawn first, the others over it.
+        # Draw the tallest bar of a stack first and the others over it.
         plots = order[::-1] if self.stacked else order
         if self.line:
             plots.insert(0, f"{self.line[1]} with lines lc rgb '#000000' lw 1.5 dt 2 notitle")
@@ -124,7 +124,7 @@ class Bars:
 
 
 def short(value):
-    """Three figures: 111k, 9.40k, 43.9, 0.00343."""
+    """Rounds to three digits: 111k, 9.40k, 43.9, 0.00343."""
     return f"{value / 1000:#.3g}k".replace(".k", "k") if value >= 1000 else f"{value:#.3g}".rstrip(".")
 
 
@@ -163,7 +163,7 @@ class Figure:
             lines, plots = panel.script(f"p{i}")
             out += lines
             out.append("plot " + ", \\\n     ".join(plots))
-        # The legend is a panel of its own, so that it lies over no data.
+        # The legend has its own panel, so that it covers no data.
         out.append("reset\nunset tics\nunset border\nunset xlabel\nunset ylabel\nunset title\nset xrange [0:1]\nset yrange [0:1]")
         out.append(f"set lmargin at screen {(panels_width + 4) / width:.4f}")
         out.append(f"set rmargin at screen {(panels_width + self.legend_width - 4) / width:.4f}")
@@ -510,13 +510,13 @@ def main():
     names = dict.fromkeys(r["device"] if isinstance(r["device"], str) else r["device"]["name"] for r in reports if r.get("device"))
     for device in names:
         if "llvmpipe" in device:
-            continue  # in the figure of its processor
+            continue  # is in the figure of its CPU
         for make in FIGURES:
             figure = make(reports, device)
             if figure is None or not figure.panels:
                 continue
             if len(sys.argv) == 2 and not (RESULTS / f"{figure.name}.svg").exists():
-                continue  # no page shows it
+                continue  # shown on no page
             width, height, script = figure.script()
             head = f"set terminal svg size {width},{height} font 'sans-serif,11' background 'white' noenhanced"
             (folder / f"{figure.name}.gp").write_text(f"{head}\nset output '{figure.name}.svg'\n{script}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""rvit_preprocess on CUDA beside torchvision's v2 transforms on the GPU: batches of uint8 images to the rows of a patch embedding.
+"""Compares rvit_preprocess on CUDA with torchvision's v2 transforms on the GPU: from batches of uint8 images to patch rows.
 
     bench/preprocess.py --library build/libraggedvit.so --out results [--seconds 0.5] [--backend cuda]
     bench/preprocess.py --library build/libraggedvit.so --out results --backend cpu --dry-run      # small: its figures mean nothing
@@ -32,7 +32,7 @@ def parse():
     parser.add_argument("--out", required=True, help="folder of the results")
     parser.add_argument("--backend", default="cuda", choices=("cuda", "vulkan", "cpu"))
     parser.add_argument("--batches", default="1,16,64")
-    parser.add_argument("--seconds", type=float, default=0.5, help="for each measurement")
+    parser.add_argument("--seconds", type=float, default=0.5, help="time per measurement")
     parser.add_argument("--dry-run", action="store_true")
     return parser.parse_args()
 
@@ -146,7 +146,7 @@ def torchvision_us(arrays, seconds, half):
 
 
 def differ(array):
-    """What share of values torchvision's resize on the GPU has otherwise than Pillow."""
+    """The share of values in which torchvision's resize on the GPU differs from Pillow's."""
     import numpy
     import PIL.Image
     import torch

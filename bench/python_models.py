@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Whole forwards from Python: raggedvit.Model and a patched timm model on CUDA tensors, beside the C session through ctypes and PyTorch's
-forward in a CUDA graph; then batches from the host, beside PyTorch's pinned copy and graph.
+"""Whole forwards from Python: compares raggedvit.Model and a patched timm model on CUDA tensors with the C session through ctypes and with
+PyTorch's forward in a CUDA graph; then batches from the host with PyTorch's pinned copy and graph.
 
     bench/python_models.py --library build/libraggedvit.so --out results [--models deit_tiny_patch16_224,...] [--seconds 0.3]
     bench/python_models.py --library build/libraggedvit.so --out results --dry-run       # tiny, on the CPU: its figures mean nothing
 
 Writes OUT/python_models.json. Images per second: calls enqueued one after another, one wait. host_us: a call that returns
-while the GPU is busy. PyTorch's profiler and the library count waits over 20 calls, at the end.
+while the GPU is busy. At the end, PyTorch's profiler and the library count the waits in 20 calls.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def parse():
     parser.add_argument("--work", default="/tmp/raggedvit-bench", help="folder for checkpoints")
     parser.add_argument("--models", default="deit_tiny_patch16_224,deit_small_patch16_224,deit_base_patch16_224,deit_base_patch16_384")
     parser.add_argument("--batches", default="1,16,64")
-    parser.add_argument("--seconds", type=float, default=0.3, help="for each measurement")
+    parser.add_argument("--seconds", type=float, default=0.3, help="time per measurement")
     parser.add_argument("--sections", default="device,host,waits")
     parser.add_argument("--dry-run", action="store_true")
     return parser.parse_args()
@@ -53,7 +53,7 @@ def rate(call, wait, batch, seconds):
 
 
 def host_us(call, wait, calls=4, windows=100):
-    """Median over windows of the time of a call; few enough calls that the queue is never full."""
+    """Time per call, median over windows. A window has so few calls that the queue is never full."""
     samples = []
     for _ in range(windows):
         wait()
@@ -66,13 +66,13 @@ def host_us(call, wait, calls=4, windows=100):
 
 
 def waits(torch, call, wait):
-    """Waiting calls of the runtime in 20 calls, by PyTorch's profiler."""
+    """Counts waiting calls of the CUDA runtime in 20 calls with PyTorch's profiler."""
     call()
     wait()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(20):
             call()
-        # What the profiler itself waits for comes after this mark.
+        # The profiler's own waits come after this mark.
         with torch.profiler.record_function("raggedvit_end"):
             pass
     end = min((e.time_range.start for e in profile.events() if e.name == "raggedvit_end"), default=float("inf"))
@@ -97,7 +97,7 @@ def library_waits(model, call):
 
 
 def timm_model(torch, shape, weights, policy):
-    """A patched model of timm with the same weights, whose recorded forward is float16."""
+    """A patched timm model with the same weights; its recorded forward runs in float16."""
     import timm
 
     import raggedvit
@@ -116,7 +116,7 @@ OURS = ("Model.prepare", "Model.forward", "patched timm")
 
 
 def device_calls(torch, bench, name, batch, keep):
-    """The ways to run one point, label -> call; the waiting call, the open model, and what to call at the end."""
+    """Returns the ways to run one point as label -> call, a function that waits, the open model, and a function that closes everything."""
     from baselines.sessions import Graph, Sessions
 
     import raggedvit
@@ -134,7 +134,7 @@ def device_calls(torch, bench, name, batch, keep):
     wait = clock.synchronize if hasattr(clock, "synchronize") else (lambda: None)
     calls = {"C session": session.enqueue, "Model.prepare": lambda: forward(images), "Model.forward": lambda: model(images, policy),
              "patched timm": lambda: patched(images), "pytorch graph": graph.enqueue}
-    if not torch.cuda.is_available():  # a session of the host takes one run at a time
+    if not torch.cuda.is_available():  # a session on the CPU allows one pending run
         calls["C session"] = lambda: (session.enqueue(), session.wait())
     return calls, wait, model, lambda: (session.close(), model.close())
 
@@ -155,11 +155,11 @@ def device_row(torch, bench, name, batch, keep, seconds):
 
 
 def waits_row(torch, bench, name, batch, keep, seconds):
-    """After all that is timed: once it has run, PyTorch's profiler slows every later launch of the process."""
+    """Counts waits. Must follow all timing, because PyTorch's profiler slows every later launch of the process."""
     row = {"model": name, "batch": batch, "keep": keep}
     calls, wait, model, close = device_calls(torch, bench, name, batch, keep)
     with torch.inference_mode():
-        calls["Model.prepare"]()  # the first call of a forward makes its session
+        calls["Model.prepare"]()  # the first call creates the session
         row["library_waits"] = library_waits(model, calls["Model.prepare"])
         if torch.cuda.is_available():
             row["profiler_waits"] = {label: waits(torch, calls[label], wait) for label in OURS}
@@ -168,7 +168,7 @@ def waits_row(torch, bench, name, batch, keep, seconds):
 
 
 def host_row(torch, bench, name, batch, keep, seconds):
-    """From float32 in host memory, pageable and pinned, to logits in host memory."""
+    """Measures from float32 images in pageable and pinned host memory to logits in host memory."""
     import numpy as np
 
     import raggedvit
@@ -220,13 +220,13 @@ def host_row(torch, bench, name, batch, keep, seconds):
                 graph.enqueue()
                 if cuda:
                     out.copy_(graph.logits, non_blocking=True)
-                    if pin:  # the staging memory is written again
+                    if pin:  # before the staging memory is overwritten
                         clock.synchronize()
             if cuda:
                 clock.synchronize()
         return run
 
-    # map never splits a batch: the bits of a batch in parts are those of the whole.
+    # Checks that map gives the bits of a single call: it never splits a batch.
     whole = next(iter(forward.map(pageable[:1])))
     row = {"model": name, "batch": batch, "keep": keep, "largest_difference": float(np.abs(forward(pageable[0]) - whole).max())}
     runs = {"map, pageable": ours(pageable), "map, pinned": ours(pinned), "forward, pageable": one_by_one(pageable),

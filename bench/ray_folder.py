@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""examples/ray_folder.py on two workers of this machine: counts images that are lost or doubled when a worker is killed, when the whole job
-is killed, and when it is started again.
+"""Runs examples/ray_folder.py on two workers of this machine, and counts images that are lost or duplicated when a worker is killed, when
+the whole job is killed, and when it is started again.
 
     bench/ray_folder.py --out results [--images 20000] [--image-size 64] [--shard 256]
 
-RAGGEDVIT_LIBRARY names the library, and PYTHONPATH has python/; needs Ray and Pillow. The images are JPEGs of the demo's 1000 tiles, moved
-and mirrored. A worker is killed when a quarter of the shards is done, the job when half of them are; the job is started again, and once
+RAGGEDVIT_LIBRARY names the library, and PYTHONPATH has python/; needs Ray and Pillow. The images are JPEGs of the demo's 1000 tiles,
+shifted and mirrored. A worker is killed when a quarter of the shards is done, the job when half of them are; the job is started again, and once
 more when nothing is left to do. The classes of every tenth image are compared with those of one process without Ray. Writes
 OUT/ray_folder.json.
 """
@@ -41,7 +41,7 @@ Row = dict[str, Any]
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, required=True, help="folder of the results")
-    parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/tmp/raggedvit-bench/ray_folder"), help="for the images")
+    parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/tmp/raggedvit-bench/ray_folder"), help="folder for the images")
     parser.add_argument("--images", type=int, default=20_000)
     parser.add_argument("--image-size", type=int, default=64)
     parser.add_argument("--shard", type=int, default=256)
@@ -67,7 +67,7 @@ class Job:
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def workers(self) -> Any:
-        """The worker of each shard, as shards are done."""
+        """Yields the process id of each shard's worker, as shards are completed."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.startswith("shard"):
@@ -82,14 +82,14 @@ class Job:
 
 
 def counts(out: pathlib.Path, names: list[str]) -> Row:
-    """What the files say at this moment."""
+    """Counts the rows in the files that exist now."""
     rows = [name for part in out.glob("part-*.parquet") for name in pq.read_table(part, columns=["path"])["path"].to_pylist()]
     return {"files": len(list(out.glob("part-*.parquet"))), "rows": len(rows), "duplicates": len(rows) - len(set(rows)),
             "missing": len(set(names) - set(rows)), "foreign": len(set(rows) - set(names))}
 
 
 def different_classes(options: argparse.Namespace, photos: pathlib.Path, out: pathlib.Path, names: list[str]) -> int:
-    """Of one process without Ray, among the images `names`."""
+    """How many of the images `names` have another class than in one process without Ray."""
     model = raggedvit.Model(DATA / "deit_tiny_cifar10.safetensors", image_size=options.image_size, max_batch=64)
     found = {row["path"]: row["class"] for part in out.glob("part-*.parquet") for row in pq.read_table(part).to_pylist()}
     different = 0
@@ -125,7 +125,7 @@ def main() -> int:
             break
     job.process.kill()
     job.process.wait()
-    time.sleep(5)  # workers of a job that is dead end by themselves
+    time.sleep(5)  # the workers of the killed job end by themselves
     results.append({"run": "a worker killed, then the job", "seconds": round(time.monotonic() - job.begin, 1), "shards_reported": len(seen),
                     "workers": len(set(seen)), **counts(out, names)})
     job = Job(options, photos, out)

@@ -1,4 +1,4 @@
-"""The reports in bench/results, or of one run: read, and found by what they measured. Used by plots.py and tables.py."""
+"""Reads the reports in bench/results or of one run, and finds them by what they measured. Used by plots.py and tables.py."""
 
 import json
 import math
@@ -13,7 +13,7 @@ MODELS = {"deit_tiny_patch16_224": ("DeiT-T 224", 192, 197), "deit_small_patch16
 
 
 def load(paths=()):
-    """Every report in the files and folders named, else in bench/results; one of many parts is taken apart."""
+    """Returns the reports in the named files and folders, or in bench/results. The parts of a run's report are returned separately."""
     files = []
     for path in map(pathlib.Path, paths or [RESULTS]):
         files += sorted(path.glob("*.json")) if path.is_dir() else [path]
@@ -25,7 +25,7 @@ def load(paths=()):
             report.setdefault("commit", data.get("commit"))
             report.setdefault("date", data.get("date", ""))
             reports.append(report)
-    for report in reports:  # Reports keep the names that the keys had when they were written.
+    for report in reports:  # older reports have other keys
         report["benchmark"] = {"peers": "baselines", "cpu_rivals": "cpu_baselines"}.get(report.get("benchmark"), report.get("benchmark"))
         for row in report["results"] if report["benchmark"] == "cpu_baselines" else []:
             row["baseline"] = row.pop("rival", row.get("baseline"))
@@ -33,10 +33,10 @@ def load(paths=()):
 
 
 class Reports(list):
-    """All reports; find() gives the newest that fits."""
+    """All reports; find() returns the newest match."""
 
     def find(self, benchmark, has=None, where=lambda report: True, **fields):
-        """has: a section that must not be empty; fields: of the report, or of its device."""
+        """has: a section that must not be empty. fields: values in the report or in its device."""
         def value(report, key):
             device = report.get("device")
             return report.get(key, device.get(key) if isinstance(device, dict) else None)
@@ -51,17 +51,17 @@ def read(paths=()):
 
 
 def by_batch(report):
-    """Of bench/forward.c: several batch sizes."""
+    """Whether a report of bench/forward.c has several batch sizes."""
     return len({r["batch"] for r in report["results"]}) > 1
 
 
 def by_ratio(report):
-    """One batch size, one policy at many kept fractions."""
+    """Whether it has one batch size, and one policy at many kept fractions."""
     return not by_batch(report) and len(report["results"]) > 5 and {r["prune"] for r in report["results"]} == {"none", "l2"}
 
 
 def by_policy(report):
-    """One batch size, many policies."""
+    """Whether it has one batch size and many policies."""
     return not by_batch(report) and len({r["prune"] for r in report["results"]}) > 3
 
 
@@ -76,7 +76,7 @@ def version(report):
 
 
 def day(*reports):
-    """The dates of reports, as one, and the versions that they measured."""
+    """The range of the reports' dates, and the versions that they measured."""
     days, versions = (sorted(set(found)) for found in zip(*((r["date"][:10], version(r)) for r in reports if r)))
     return f"{' to '.join(dict.fromkeys([days[0], days[-1]]))}, version {' and '.join(versions)}"
 
@@ -95,8 +95,8 @@ def images_per_second(row, who=OURS):
 
 
 def ideal_speed_up(model, keep, blocks=12, dense=4):
-    """By multiplications: 12 n D^2 + 2 n^2 D in a block of n tokens of D channels; `dense` blocks before the stage, the rest on what is
-    kept, the CLS token beside trunc(keep * tokens)."""
+    """The speed-up by multiplications: 12 n D^2 + 2 n^2 D in a block of n tokens with D channels. `dense` blocks come before the stage, the
+    others have trunc(keep * tokens) tokens and the CLS token."""
     _, dim, tokens = MODELS[model]
 
     def block(n):

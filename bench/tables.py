@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the tables of README.md, bench/README.md, docs/pruning.md and docs/accuracy.md from the reports in bench/results. A table stands
+"""Writes the tables of README.md, bench/README.md, docs/pruning.md and docs/accuracy.md from the reports in bench/results. A table is
 between <!-- begin NAME --> and <!-- end NAME -->. A test runs this with --check, so no number there can differ from a report.
 
     bench/tables.py            rewrites them
-    bench/tables.py --check    exits 1 and shows the difference if they are not what the reports say
+    bench/tables.py --check    exits 1 and shows the difference if they do not match the reports
 """
 
 import difflib
@@ -38,7 +38,7 @@ BASELINES = [(FLASH, "FlashAttention-2 varlen"), (TRITON, "Triton varlen"), ("pa
 
 
 def paragraph(text):
-    words = " ".join(text.split()).replace(" %", "\0%")  # a number and its % stay on one line
+    words = " ".join(text.split()).replace(" %", "\0%")  # keep a number and its % on one line
     return "\n".join(textwrap.wrap(words, WIDTH, break_long_words=False, break_on_hyphens=False)).replace("\0", " ")
 
 
@@ -49,19 +49,19 @@ def table(head, rows):
 
 
 def link(report, text="JSON"):
-    """A link from the root of the repository; on_page() makes it one from a page's folder."""
+    """A link relative to the root of the repository; on_page() makes it relative to the page."""
     return f"[{text}](bench/results/{report['file']})"
 
 
 def on_page(text, page):
-    """Links that begin at the root of the repository become links from the page's folder; paragraphs are wrapped again."""
+    """Makes links relative to the page's folder instead of the root of the repository, and wraps paragraphs again."""
     folder = pathlib.PurePath(page).parent
     text = re.sub(r"\]\((bench/[^)#]*)", lambda match: "](" + os.path.relpath(match.group(1), folder), text)
     return "\n\n".join(part if part.startswith("|") else paragraph(part) for part in text.split("\n\n"))
 
 
 def measured(report):
-    """tests/test_bench_results.py looks for these words."""
+    """tests/test_bench_results.py searches for this text."""
     return f"measured with version {version(report)}"
 
 
@@ -117,7 +117,7 @@ def accuracy(reports):
 
 
 def accuracy_dtypes(reports):
-    """Each type under each policy; a report a backend."""
+    """Accuracy of each type with each policy. One report per backend."""
     names = {"cpu": "CPU", "cuda": "CUDA", "vulkan": "Vulkan"}
     found = [r for r in (reports.find("accuracy_dtypes", backend=b) for b in names) if r]
     columns, f32, said, worst = [], {}, [], []
@@ -150,7 +150,7 @@ def accuracy_dtypes(reports):
 
 
 def accuracy_random(reports):
-    """Models of random weights beside PyTorch's."""
+    """Errors of models with random weights, next to PyTorch's."""
     found = reports.find("accuracy_random")
     text = paragraph(f"""Models of full size with random weights, {found['results'][0]['n_images']} images of noise, {measured(found)} on the CPU: what the
         outputs are off from float64, in the root mean square relative to that of the outputs, and at most, relative to the largest
@@ -238,7 +238,7 @@ def attention(reports):
 
 
 def comparisons(run):
-    """(baseline's time over ours, what, baseline, ours, theirs) of all that the report has. Times in us."""
+    """All comparisons in the report: (the baseline's time over ours, point, baseline, our us, its us)."""
     found = []
     for r in run["attention"]:
         ours = median(r, "gpu_us", OURS)
@@ -248,7 +248,7 @@ def comparisons(run):
 
 
 def losses(run):
-    """Where a baseline is faster, the worst first."""
+    """The comparisons in which a baseline is faster, worst first."""
     return sorted(cell for cell in comparisons(run) if cell[0] < 1)
 
 
@@ -264,7 +264,7 @@ CPU_BASELINES = {"f32": ("raggedvit", "OpenVINO", "ONNX Runtime", "PyTorch"), "b
 
 
 def cpu_baselines(reports):
-    """Whole forwards beside other programs on the same cores."""
+    """Whole forwards, compared with other programs on the same cores."""
     found = reports.find("cpu_baselines", where=lambda report: "onnxruntime" in report["versions"])
     versions, points = found["versions"], {}
     for r in found["results"]:
@@ -300,12 +300,12 @@ def cpu_baselines(reports):
 
 
 def three(value):
-    """Three figures."""
+    """Rounds to three digits."""
     return "-" if value is None else f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
 def calls(reports):
-    """Host time of what a Python program calls: the median of some runs, and the least and the greatest."""
+    """Host time of the functions that a Python program calls: median, minimum and maximum of the runs' medians."""
     found = reports.find("python_calls")
     versions, runs = found["versions"], found["runs"]
     text = paragraph(f"""Host microseconds of one eager call from Python {'.'.join(versions['python'].split('.')[:2])},
@@ -318,7 +318,7 @@ def calls(reports):
     return text + "\n\n" + table(["call"] + [label for _, label in CALLS], rows)
 
 
-# What stands on each page; other text of the page is not touched.
+# The tables of each page. Other text is not changed.
 PAGES = {"README.md": {"photo": photo, "results": results},
          "bench/README.md": {"forwards": forwards, "attention": attention, "cpu_baselines": cpu_baselines, "calls": calls, "worst": worst},
          "docs/pruning.md": {"accuracy": accuracy},

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The vision encoders of Qwen2.5-VL and Qwen3-VL on CUDA beside transformers, at their published sizes with random weights.
+"""Compares the vision encoders of Qwen2.5-VL and Qwen3-VL on CUDA with transformers, at their published sizes with random weights.
 
     bench/vision_encoders.py --library build/libraggedvit.so --out results [--dtype bf16] [--repeats 7]
     bench/vision_encoders.py --library build/libraggedvit.so --out results --only '^qwen3-vl 4 x'
@@ -7,8 +7,8 @@
 
 Writes OUT/vision_encoders.json. `device_ms`: patches in device memory, merged rows (and deepstack rows) in pinned host memory. `host_ms`:
 from patches in host memory to new arrays there; `host_out_ms`: to existing arrays (out=). `tensors_ms`: patches and rows are PyTorch
-tensors on the device (prepare's on_device). The same for transformers, which copies only merged rows to the host, with each attention that
-it has: sdpa, and flash_attention_2 where flash_attn can be imported. Medians. `error`: the root mean square of the difference from
+tensors on the device (prepare's on_device). The same for transformers, which copies only merged rows to the host, with sdpa
+and, if flash_attn can be imported, with flash_attention_2. All times are medians. `error`: the root mean square of the difference from
 transformers in float32, relative to the deviation of its outputs.
 """
 
@@ -43,7 +43,7 @@ def parse():
     parser.add_argument("--backend", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--dtype", default="bf16", choices=("f32", "f16", "bf16"))
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--only", default="", help="encoders and batches whose names, side by side, match this")
+    parser.add_argument("--only", default="", help="regular expression for 'ENCODER BATCH', such as '^qwen3-vl 4 x'")
     parser.add_argument("--dry-run", action="store_true")
     return parser.parse_args()
 
@@ -85,7 +85,7 @@ def randomize(module):
         for parameter in module.parameters():
             if parameter.ndim > 1:
                 parameter.normal_(0, 0.7 / parameter[0].numel() ** 0.5)
-            elif parameter.min() == 1:  # a norm's
+            elif parameter.min() == 1:  # of a norm
                 parameter.add_(0.2 * torch.randn_like(parameter))
             else:
                 parameter.normal_(0, 0.1)
@@ -98,7 +98,7 @@ def merged(output):
 
 
 class DeviceSession:
-    """Patches that lie in device memory; merged rows are read back."""
+    """A session that reads patches from device memory; merged rows are copied to the host."""
 
     def __init__(self, model, rows, grids):
         lib, size = model._lib, rows.numel() * 4
