@@ -1,6 +1,6 @@
-/* Measures one call of attention, rope or received: on the device by replaying a program of many calls, on the host by enqueueing one. The
-   launch of an empty kernel is the floor. All images have the same length; q, k and v are [rows, 3, heads, head_dim], as the qkv GEMM
-   writes them. */
+/* Measures one call of attention, rope or attention_received: on the device by replaying a program of many calls, on the host by enqueueing
+   one. The launch of an empty kernel is the floor. All images have the same length; q, k and v are [rows, 3, heads, head_dim], as the qkv
+   GEMM writes them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,8 +50,9 @@ static const struct option_row option_rows[] = {
 static const struct option_command command = {
     .name = "",
     .arguments = "",
-    .text = "How long one attention, rope or received takes on the device and on the host, for each batch size and each length, beside an "
-            "empty launch.",
+    .text =
+        "Measures one attention, rope or attention_received on the device and on the host, for each batch size and length, and an empty "
+        "launch.",
 };
 
 static options parse(int argc, char **argv)
@@ -101,7 +102,7 @@ static rvit_buffer *make_table(bench_device *d, int32_t n_positions, int32_t hea
     return buffer;
 }
 
-/* Arguments of rope and received, copied from those of attention where they are the same. */
+/* Sets the arguments of rope and attention_received, copied from those of attention where they are the same. */
 static void open_others(point *p, const options *o, int64_t rows)
 {
     p->lse = data_buffer(p->d, rows * o->heads * 4);

@@ -24,9 +24,9 @@ typedef struct point {
 
 static const struct option_row option_rows[] = {
     BENCH_ROWS(options, RVIT_BF16, "f16"),
-    {"images", "LIST", "of a batch, each %s (default: 16,64,256)", OPTION_INTEGERS(options, images, n_images, 1, 4096)},
-    {"tokens", "LIST", "of every image, each %s (default: 197,577)", OPTION_INTEGERS(options, tokens, n_tokens, 1, 65536)},
-    {"heads", "LIST", "each %s (default: 3,6,12)", OPTION_INTEGERS(options, heads, n_heads, 1, 1024)},
+    {"images", "LIST", "images per batch, each %s (default: 16,64,256)", OPTION_INTEGERS(options, images, n_images, 1, 4096)},
+    {"tokens", "LIST", "tokens per image, each %s (default: 197,577)", OPTION_INTEGERS(options, tokens, n_tokens, 1, 65536)},
+    {"heads", "LIST", "numbers of heads, each %s (default: 3,6,12)", OPTION_INTEGERS(options, heads, n_heads, 1, 1024)},
     {"head-dim", "N", "%s (default: 64)", OPTION_INTEGER(options, head_dim, 8, 128)},
     {"extras", "N", "1: with a key bias and its gradient, %s (default: 0)", OPTION_INTEGER(options, extras, 0, 1)},
     BENCH_REPEAT_ROWS(options),
@@ -34,7 +34,7 @@ static const struct option_row option_rows[] = {
 static const struct option_command command = {
     .name = "",
     .arguments = "",
-    .text = "How long the gradient of attention takes on the device, for each number of heads, batch size and length.",
+    .text = "Measures the gradient of attention on the device, for each number of heads, batch size and length.",
 };
 
 static options parse(int argc, char **argv)
@@ -131,7 +131,7 @@ static json_t *measure(point *p, const options *o)
 {
     json_t *us = bench_device_recorded(p->d, call_once, p, o->calls, o->repeats);
     const rvit_attention_backward_args *a = &p->args;
-    /* A gradient needs five GEMMs. */
+    /* The gradient takes five matrix multiplications. */
     const double flops = 10.0 * a->n_images * a->n_heads * a->max_len * a->max_len * a->head_dim;
     return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:o}", "dtype", rvit_enum_name(RVIT_ENUM_DTYPE, a->dtype), "heads", a->n_heads,
                      "head_dim", a->head_dim, "images", a->n_images, "tokens", a->max_len, "extras", o->extras, "tflops",

@@ -25,12 +25,12 @@ typedef struct vulkan_clock vulkan_clock;
 /* NULL if there is none. */
 vulkan_clock *vulkan_clock_open(void);
 void vulkan_clock_close(vulkan_clock *clock);
-/* Host seconds of one submit, which is then waited for. After a wait, this is the floor of a submit after a wait. */
+/* Host seconds of one submit, and waits for it. Called after a wait, it gives the floor of any submit after a wait. */
 double vulkan_clock_submit(vulkan_clock *clock);
 /* Host seconds of consecutive submits. Returns the number of samples. */
 int vulkan_clock_floor(vulkan_clock *clock, double samples[CLOCK_SAMPLES]);
 
-/* The CUDA driver, opened at run time, with a stream of ours on the device's primary context. */
+/* The CUDA driver, opened at run time, with an own stream on the device's primary context. */
 typedef struct cuda_clock cuda_clock;
 
 /* NULL without driver or device; *reason then says why. */

@@ -1,9 +1,8 @@
 /* Measures a whole forward, dense and pruned, per batch size: images and logits in host memory with one synchronise or, with --inputs
    device, both in device memory. Also measures the host time to enqueue a forward and the device time to run it.
 
-   The first enqueue after a long wait finds the processor's caches cold; so does an empty submit, which is therefore timed after such a
-   wait too. With --inputs device the cost of the following enqueues is measured as well. The variants alternate, so that a change of clock
-   or load affects all alike. */
+   The first enqueue after a long wait has cold CPU caches, so an empty submit is timed after such a wait, too. With --inputs device, the
+   following enqueues are measured as well. The variants take turns, so that a change of clock or load affects all alike. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +14,14 @@
 #include "report.h"
 #include "session_results.h"
 
-enum { MAX_VARIANTS = 64, MAX_SAMPLES = 4096, LIST = 16, IN_A_ROW = 8, ROWS = 4, ALIKE = 20 };
+enum { MAX_VARIANTS = 64, MAX_SAMPLES = 4096, LIST = 16, BURST = 8, N_BURSTS = 4, N_PAIRS = 20 };
 
 typedef struct clocks {
-    double total[MAX_SAMPLES];          /* enqueue to results, seconds */
-    double enqueue[MAX_SAMPLES];        /* the part until the enqueue returned */
-    double device[MAX_SAMPLES];         /* between two events around another run; CUDA only */
-    double next[ROWS * (IN_A_ROW - 1)]; /* enqueue while an earlier run is pending; --inputs device only */
-    double own[ALIKE], empty[ALIKE];    /* enqueue and empty submit, each after waiting for a run; Vulkan only */
+    double total[MAX_SAMPLES];           /* enqueue to results, seconds */
+    double enqueue[MAX_SAMPLES];         /* the part until the enqueue returned */
+    double device[MAX_SAMPLES];          /* between two events around another run; CUDA only */
+    double next[N_BURSTS * (BURST - 1)]; /* enqueue while an earlier run is pending; --inputs device only */
+    double own[N_PAIRS], empty[N_PAIRS]; /* enqueue and empty submit, each after waiting for a run; Vulkan only */
 } clocks;
 
 typedef struct variant {
@@ -56,23 +55,23 @@ static const char *location(int value)
 
 static const struct option_row option_rows[] = {
     BENCH_ROWS(options, RVIT_BF16, "f32"),
-    {"quantization", "KIND", "of the blocks' GEMMs: %s (default: none)",
+    {"quantization", "KIND", "quantization of the blocks' GEMMs: %s (default: none)",
      OPTION_CHOICE(options, quantization, choice_quantization, RVIT_QUANTIZATION_NONE, RVIT_QUANTIZATION_FP8)},
     {"threads", "N", "CPU threads, %s (default: 0, as many as the process may use)", OPTION_INTEGER(options, device.n_threads, 0, 1024)},
     {"prune", "'NAME SETTING=X; ...'", "the variants: the tool's policies and options (default: 'none; l2 keep=0.5; l2 keep=0.2')",
      OPTION_TEXT(options, prune)},
-    {"batch", "LIST", "images of a run, each %s (default: 1,32)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
-    {"sheet", "FILE", "images: the square tiles of an image (default: noise)", OPTION_TEXT(options, sheet)},
-    {"tile", "PX", "their edge (default: 32)", OPTION_INTEGER(options, tile, 1, 65536)},
+    {"batch", "LIST", "images per run, each %s (default: 1,32)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
+    {"sheet", "FILE", "an image whose square tiles are the inputs (default: noise)", OPTION_TEXT(options, sheet)},
+    {"tile", "PX", "edge of a tile (default: 32)", OPTION_INTEGER(options, tile, 1, 65536)},
     {"inputs", "NAME", "memory of images and logits: %s (default: host)", OPTION_CHOICE(options, on_device, location, 0, 1)},
-    {"any-batch", NULL, "sessions that take fewer images too, not always as many as --batch says", OPTION_FLAG(options, any_batch)},
-    {"seconds", "S", "measuring time of a variant, %s (default: 3)", OPTION_NUMBER(options, seconds, 0, 3600)},
+    {"any-batch", NULL, "sessions that also accept fewer images than --batch", OPTION_FLAG(options, any_batch)},
+    {"seconds", "S", "measuring time per variant, %s (default: 3)", OPTION_NUMBER(options, seconds, 0, 3600)},
 };
 static const struct option_command command = {
     .name = "",
     .arguments = "MODEL",
     .text =
-        "How long a whole forward of a checkpoint takes, dense and pruned, for each batch size: images in memory to logits in memory, and "
+        "Measures a whole forward of a checkpoint, dense and pruned, for each batch size: from images in memory to logits in memory, with "
         "one wait.",
     .min_arguments = 1,
     .max_arguments = 1,
@@ -186,7 +185,7 @@ static void measure(variant *variants, int n, bench_device *d, const float *imag
     const double end = report_seconds() + seconds * n;
     for (int turn = 0; turn < MAX_SAMPLES && (turn < 5 || report_seconds() < end); turn++)
         for (int i = 0; i < n; i++) {
-            /* A turn takes about as long for every batch size. */
+            /* So that a turn takes about the same time for every batch size. */
             const int repeats = turn == 0 || variants[i].batch >= 8 ? 1 : 8 / variants[i].batch;
             for (int r = 0; r < repeats && variants[i].n_samples < MAX_SAMPLES; r++)
                 sample(&variants[i], d, images);
@@ -196,12 +195,12 @@ static void measure(variant *variants, int n, bench_device *d, const float *imag
 static void sample_next(variant *v)
 {
     run r = run_of(v, NULL);
-    for (int row = 0; row < ROWS; row++) {
-        for (int i = 0; i < IN_A_ROW; i++) {
+    for (int row = 0; row < N_BURSTS; row++) {
+        for (int i = 0; i < BURST; i++) {
             const double begin = report_seconds();
             enqueue(&r);
             if (i > 0)
-                v->samples->next[row * (IN_A_ROW - 1) + i - 1] = report_seconds() - begin;
+                v->samples->next[row * (BURST - 1) + i - 1] = report_seconds() - begin;
         }
         wait_for(v);
     }
@@ -210,7 +209,7 @@ static void sample_next(variant *v)
 static void sample_alike(variant *v, const float *images, vulkan_clock *clock)
 {
     run r = run_of(v, images);
-    for (int i = 0; i < ALIKE; i++) {
+    for (int i = 0; i < N_PAIRS; i++) {
         enqueue(&r);
         wait_for(v);
         const double begin = report_seconds();
@@ -242,11 +241,11 @@ static json_t *describe(variant *v, const bench_device *d)
     if (d->cuda != NULL)
         json_object_set_new(row, "device_us", report_samples(s->device, v->n_samples, 1e6));
     if (s->empty[0] > 0) {
-        json_object_set_new(row, "enqueue_after_own_us", report_samples(s->own, ALIKE, 1e6));
-        json_object_set_new(row, "empty_submit_after_own_us", report_samples(s->empty, ALIKE, 1e6));
+        json_object_set_new(row, "enqueue_after_own_us", report_samples(s->own, N_PAIRS, 1e6));
+        json_object_set_new(row, "empty_submit_after_own_us", report_samples(s->empty, N_PAIRS, 1e6));
     }
     if (s->next[0] > 0)
-        json_object_set_new(row, "enqueue_next_us", report_samples(s->next, ROWS * (IN_A_ROW - 1), 1e6));
+        json_object_set_new(row, "enqueue_next_us", report_samples(s->next, N_BURSTS * (BURST - 1), 1e6));
     const rvit_stats *e = &v->enqueued;
     json_object_set_new(row, "one_enqueue",
                         json_pack("{s:I, s:I, s:I, s:I, s:I}", "launches", (json_int_t)e->launches, "submits", (json_int_t)e->submits,
@@ -260,7 +259,7 @@ static double median_of(const json_t *row, const char *name)
     return json_real_value(json_object_get(json_object_get(row, name), "median"));
 }
 
-/* dense: the row that speed-ups are relative to, or NULL. */
+/* dense: the baseline row of the speed-up, or NULL. */
 static void print_row(const variant *v, const bench_device *d, const json_t *row, const json_t *dense)
 {
     printf("%-6d %-16s %-14s %12.3f %12.1f %11.2f", v->batch, v->prune->name, v->prune->settings, median_of(row, "ms_per_image"),

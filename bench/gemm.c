@@ -1,4 +1,4 @@
-/* Prints which GEMM serves a linear op on CUDA, and why. Calls backend_cuda/linear_choose.c; needs no GPU. */
+/* Prints which GEMM kernel runs a linear op on CUDA, and why. Calls backend_cuda/linear_choose.c; needs no GPU. */
 #include <stdio.h>
 
 #include "backend_cuda/linear_choose.h"
@@ -14,7 +14,7 @@ typedef struct options {
     bool gated, bias, narrow_bias, residual, repeats, live, may_pad, no_lt;
 } options;
 
-/* With a driver of CUDA 12.3 or later. */
+/* The properties of GPUs with a driver of CUDA 12.3 or later. */
 static const struct {
     const char *name;
     rvit_cu_machine machine;
@@ -48,17 +48,17 @@ static const struct option_row option_rows[] = {
      OPTION_CHOICE(options, activation, choice_activation, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_SILU)},
     {"gated", NULL, "the output is a gate times a value", OPTION_FLAG(options, gated)},
     {"bias", NULL, "adds a bias", OPTION_FLAG(options, bias)},
-    {"narrow-bias", NULL, "adds a bias that is also there in the type of the output", OPTION_FLAG(options, narrow_bias)},
+    {"narrow-bias", NULL, "adds a bias that also exists in the type of the output", OPTION_FLAG(options, narrow_bias)},
     {"residual", NULL, "adds a residual", OPTION_FLAG(options, residual)},
-    {"repeats", NULL, "adds a residual of fewer rows, which repeats", OPTION_FLAG(options, repeats)},
-    {"live", NULL, "only the device knows the rows", OPTION_FLAG(options, live)},
-    {"may-pad", NULL, "only the device knows the rows, but all of them may be computed", OPTION_FLAG(options, may_pad)},
+    {"repeats", NULL, "adds a residual with fewer rows, which repeat", OPTION_FLAG(options, repeats)},
+    {"live", NULL, "the row count is only on the device", OPTION_FLAG(options, live)},
+    {"may-pad", NULL, "the row count is only on the device, but padding rows may be computed", OPTION_FLAG(options, may_pad)},
     {"no-lt", NULL, "cuBLASLt is not installed", OPTION_FLAG(options, no_lt)},
 };
 static const struct option_command command = {
     .name = "",
     .arguments = "",
-    .text = "Which GEMM serves a linear op on CUDA, and why. Needs no GPU.",
+    .text = "Prints which GEMM kernel runs a linear op on CUDA, and why. Needs no GPU.",
     .example = "bench_gemm --machine h100 --rows 394,12608 --in 768 --out 3072 --activation gelu --bias",
 };
 

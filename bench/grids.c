@@ -1,5 +1,5 @@
-/* Measures what images of different sizes cost before the first block: layout, first rows, rotary angles. Patch grids are random. Each op
-   is recorded several times into a program, so that the launch of the program hardly counts. */
+/* Measures the ops that images of different sizes need before the first block: layout, input rows, rotary angles. Patch grids are random.
+   Each op is recorded several times into a program, so that the launch of the program hardly counts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ typedef struct batch {
 static const struct option_row option_rows[] = {
     BENCH_ROWS(options, RVIT_BF16, "f16"),
     {"batch", "LIST", "images, each %s (default: 1,16,64,512)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
-    {"side", "N", "patches of an image's side are random, 1 to this, %s (default: 32)", OPTION_INTEGER(options, most_side, 1, 512)},
+    {"side", "N", "an image's side has 1 to N patches, at random, %s (default: 32)", OPTION_INTEGER(options, most_side, 1, 512)},
     {"table", "N", "side of the position table, %s (default: 16)", OPTION_INTEGER(options, table, 1, 512)},
     {"dim", "N", "width, a multiple of 4, %s (default: 768)", OPTION_INTEGER(options, dim, 4, 8192)},
     {"resample", "NAME", "%s (default: bilinear-aa)",
@@ -38,7 +38,7 @@ static const struct option_row option_rows[] = {
 static const struct option_command command = {
     .name = "",
     .arguments = "",
-    .text = "How long the layout of a batch of images of random sizes takes, its first rows, and its rotary angles.",
+    .text = "Measures the layout, the input rows and the rotary angles of a batch of images of random sizes.",
 };
 
 static batch open_batch(bench_device *d, const options *o, int32_t n_images)
@@ -157,7 +157,7 @@ int main(int argc, char **argv)
             json_object_set_new(row, parts[p].name, samples);
             printf(" %15.2f", us[p]);
         }
-        /* The least traffic: one patch row read, one row written. */
+        /* The minimal traffic: one patch row read and one row written. */
         const double bytes = (double)b.used * o.dim * (double)(4 + rvit_dtype_size(o.dtype));
         json_object_set_new(row, "embed_gb_s", json_real(bytes / us[1] * 1e-3));
         printf(" %12.0f\n", bytes / us[1] * 1e-3);

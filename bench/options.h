@@ -16,10 +16,10 @@ enum { BENCH_MOST_REPEATS = 1000 };
          OPTION_TEXT(T, device.kernels)},                                                                             \
         {"dtype", "TYPE", "%s (default: " default_ ")", OPTION_CHOICE(T, dtype, choice_dtype, RVIT_F32, last_dtype)}, \
     {                                                                                                                 \
-        "json", "FILE", "writes the results there as well", OPTION_TEXT(T, json)                                      \
+        "json", "FILE", "also writes the results to FILE", OPTION_TEXT(T, json)                                       \
     }
 
-/* Those of what is recorded many times. T has the members calls and repeats. */
+/* The options of benchmarks that replay recorded calls. T has the members calls and repeats. */
 #define BENCH_REPEAT_ROWS(T)                                                                                    \
     {"calls", "N", "calls in a recording, %s (default: 20)", OPTION_INTEGER(T, calls, 1, 10000)},               \
     {                                                                                                           \

@@ -25,7 +25,7 @@ typedef struct stage {
     int32_t batch, length, dim;
     int64_t rows, kept;                                                     /* kept: rows that pack and similar steps process */
     rvit_buffer *x, *qkv, *cls_probs, *cu_seqlens, *counts, *gamma;         /* inputs */
-    rvit_buffer *scores, *keep, *after, *src_rows, *next_rows, *metric;     /* arrays of select and match */
+    rvit_buffer *scores, *keep, *after, *src_rows, *next_rows, *metric;     /* arrays of select and bipartite_match */
     rvit_buffer *packed, *normed, *grid, *sizes, *key_bias, *packed_source; /* arrays of the steps that move rows; packed_source: rows that
                                                                                a layout names */
 } stage;
@@ -33,8 +33,8 @@ typedef struct stage {
 static const struct option_row option_rows[] = {
     BENCH_ROWS(options, RVIT_BF16, "f16"),
     {"batch", "LIST", "images, each %s (default: 1,16,64,256)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
-    {"len", "N", "tokens of every image before the stage, %s (default: 197)", OPTION_INTEGER(options, length, 2, 65536)},
-    {"keep", "R", "fraction that stays, %s (default: 0.5)", OPTION_NUMBER(options, keep, 0, 1)},
+    {"len", "N", "tokens per image before the stage, %s (default: 197)", OPTION_INTEGER(options, length, 2, 65536)},
+    {"keep", "R", "kept fraction, %s (default: 0.5)", OPTION_NUMBER(options, keep, 0, 1)},
     {"heads", "N", "%s (default: 12)", OPTION_INTEGER(options, heads, 1, 1024)},
     {"head-dim", "N", "%s (default: 64)", OPTION_INTEGER(options, head_dim, 1, 1024)},
     BENCH_REPEAT_ROWS(options),
@@ -42,8 +42,8 @@ static const struct option_row option_rows[] = {
 static const struct option_command command = {
     .name = "",
     .arguments = "",
-    .text = "How long the steps around attention take: scoring and selecting by the rule of each policy, merging, packing, unpacking, and "
-            "the layernorm that packs as it goes. --dtype is that of q, k, v and of normalised rows.",
+    .text = "Measures the steps around attention: scoring and selecting by the rule of each policy, merging, packing, unpacking, and the "
+            "layernorm that also packs. --dtype: type of q, k, v and of normalised rows.",
 };
 
 static options parse(int argc, char **argv)
@@ -151,7 +151,7 @@ static void match(void *user)
     bench_check(rvit_bipartite_match(s->d->stream, &args), "match");
 }
 
-/* Uses the layout of the last match. */
+/* Uses the layout of the last bipartite_match. */
 static void merge(void *user)
 {
     const stage *s = user;
@@ -240,18 +240,18 @@ static const struct step {
     void (*call)(void *stage);
 } steps[] = {
     {"select l2", "squared norms, the best k", select_l2},
-    {"select l2 threshold", "squared norms, those above one", select_threshold},
+    {"select l2 threshold", "squared norms, those above a threshold", select_threshold},
     {"select cls", "CLS attention, the best k", select_cls},
-    {"select cls fused", "the same, the others summed to a token", select_fused},
+    {"select cls fused", "the same, and the dropped rows summed to one token", select_fused},
     {"select sample", "CLS attention times value norms, sampled", select_sample},
     {"select mass", "the same, up to a share of the sum", select_mass},
-    {"match", "8 pairs of alike keys", match},
-    {"merge", "their means", merge},
+    {"match", "finds 8 pairs of similar keys", match},
+    {"merge", "averages these pairs", merge},
     {"pack", "gathers kept rows, f32", pack},
-    {"unpack", "puts them back into the grid", unpack},
-    {"layernorm", "of the kept rows", layernorm_plain},
-    {"layernorm gather", "of the kept rows, packed by it", layernorm_gather},
-    {"copy", "the kept rows, by the driver", copy},
+    {"unpack", "scatters them back to the grid", unpack},
+    {"layernorm", "normalises the kept rows", layernorm_plain},
+    {"layernorm gather", "gathers and normalises the kept rows", layernorm_gather},
+    {"copy", "copies the kept rows by the driver", copy},
 };
 enum { N_STEPS = sizeof steps / sizeof steps[0] };
 

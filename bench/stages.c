@@ -55,8 +55,9 @@ static const struct option_row option_rows[] = {
 static const struct option_command command = {
     .name = "",
     .arguments = "",
-    .text = "How long the parts of a pruned forward take: embedding and the blocks before the prune stage, the stage, the blocks after it, "
-            "the head. Weights are random.",
+    .text =
+        "Measures the parts of a pruned forward: embedding and the blocks before the prune stage, the stage, the blocks after it, and the "
+        "head. Weights are random.",
 };
 
 static options parse(int argc, char **argv)
@@ -72,7 +73,7 @@ static options parse(int argc, char **argv)
     return o;
 }
 
-/* As in models: pixels are split into two values where a type would round them. */
+/* As in models: pixels are split into two values if the type would round them. */
 static int32_t patch_parts(const options *o)
 {
     return o->dtype == RVIT_F32 ? 1 : 2;

@@ -17,12 +17,12 @@ typedef struct options {
 
 static const struct option_row option_rows[] = {
     BENCH_ROWS(options, RVIT_BF16, "f16"),
-    {"cache", "FILE", "kernels that the device has compiled: read if it is there, and written", OPTION_TEXT(options, cache)},
+    {"cache", "FILE", "the cache of compiled kernels: read if it exists, then written", OPTION_TEXT(options, cache)},
 };
 static const struct option_command command = {
     .name = "",
     .arguments = "MODEL",
-    .text = "How long a process waits for its first result: device, checkpoint, model, session, one image.",
+    .text = "Measures the time to the first result of a process: device, checkpoint, model, session, one image.",
     .min_arguments = 1,
     .max_arguments = 1,
 };

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Puts the parts of a run of bench/serving/run.sh together: writes OUT/serving.json and prints the tables of it.
+"""Combines the parts of a run of bench/serving/run.sh: writes OUT/serving.json and prints its tables.
 
-collect.py OUT: the folder of the run. collect.py --rates PART.json: half, four fifths and 95 % of the best images a second of a part."""
+collect.py OUT: the folder of the run. collect.py --rates PART.json: 50, 80 and 95 % of the best images per second of a part."""
 
 import json
 import os
@@ -33,14 +33,14 @@ def nvidia_smi() -> list[str]:
 
 
 def rows_of(parts: dict[str, Row], prefix: str) -> list[Row]:
-    """The results of all parts of that kind, with what the name of the part tells: gpus_DEVICES_INSTANCES (of each), instances_N."""
-    tells = {"gpus": ("devices", "instances"), "instances": ("threads",)}.get(prefix, ())
-    return [row | {key: int(number) for key, number in zip(tells, name.split("_")[1:])}
+    """The results of all parts of one kind, with the numbers in the part's name: gpus_DEVICES_INSTANCES (per device), instances_N."""
+    numbers = {"gpus": ("devices", "instances"), "instances": ("threads",)}.get(prefix, ())
+    return [row | {key: int(number) for key, number in zip(numbers, name.split("_")[1:])}
             for name in sorted(parts) if name.split("_")[0] == prefix for row in parts[name]["results"]]
 
 
 def direct_rate(report: Row, devices: int = 1, threads: int = 2) -> float | None:
-    """Images a second of direct sessions in full batches: as many of them as the server has instances."""
+    """Images per second of direct sessions with full batches: as many sessions as the server has instances."""
     full = [row for row in report["direct"] if row["batch"] == row["max_images"] > 1]
     return next((float(row["images_per_second"]) for row in full if (row["devices"], row["threads"]) == (devices, threads)), None)
 
@@ -50,8 +50,9 @@ def one_client(rows: list[Row], transport: str) -> Row | None:
 
 
 def limits(report: Row) -> list[Row]:
-    """Latency with one client beside 1.5 times a direct call's 99th percentile and what the server without work takes: of a call in a
-    session for one image, and, without small_batch, of one in a session as large as the server's, which gives the same bits."""
+    """Compares the 99th percentile of the latency with one client with a limit: 1.5 times that of a direct call plus that of the server
+    without work. The direct call is in a session for one image and, without small_batch, also in a session as large as the server's,
+    which gives the same bits."""
     calls = {row["max_images"] == 1: row["latency_ms"]["p99"] for row in report["direct"] if row["batch"] == 1}
     found: list[Row] = []
     for small_batch, row in [(0, row) for row in report["closed"]] + [(1, row) for row in report["small"]]:
@@ -122,7 +123,7 @@ def collect(out: pathlib.Path) -> int:
     for row in report["gpus"]:
         table(f"GPUs: {row['devices']}, instances on each: {row['instances']}", [row], direct_rate(report, devices=row["devices"]))
     for n in sorted({row["threads"] for row in report["instances"]}):
-        table(f"Instances: {n}, beside as many direct sessions", [row for row in report["instances"] if row["threads"] == n],
+        table(f"Instances: {n}, compared with as many direct sessions", [row for row in report["instances"] if row["threads"] == n],
               direct_rate(report, threads=n))
     for limit in report["limits"]:
         parts_of_it = f"1.5 x {limit['direct_p99_ms']:.2f} + {limit['noop_p99_ms']:.2f}"

@@ -22,7 +22,7 @@ typedef struct direct_options {
         .prune = "none", .device = RVIT_DEVICE_DESC_INIT, .dtype = RVIT_F32, .max_images = 64 \
     }
 
-/* Rows of the option table of T, whose member `member` is a direct_options. */
+/* Rows of the option table of T. `member` is its direct_options. */
 #define DIRECT_ROWS(T, member)                                                                                                             \
     {"backend", "NAME", "%s (auto: the first GPU, else the CPU)",                                                                          \
      OPTION_CHOICE(T, member.device.backend, choice_backend, RVIT_BACKEND_AUTO, CHOICE_LAST_BACKEND)},                                     \
@@ -42,7 +42,7 @@ typedef struct direct {
     policy prune;
 } direct;
 
-/* Ends the program on failure, as do the others here. index: of the device within the backend; -1: the first. */
+/* All functions here end the program on failure. index: of the device within the backend; -1: the first. */
 direct direct_open(const direct_options *options, int32_t index);
 void direct_close(direct *d);
 
@@ -50,9 +50,9 @@ void direct_close(direct *d);
 rvit_session *direct_session(const direct *d, const image_set *p, int32_t max_images);
 rvit_image direct_image(const image_set *p, int32_t index);
 
-/* The logits of all images, f32 [n, n_classes], each image run by itself in a session for max_images. Free with free(). */
+/* The logits of all images, f32 [n, n_classes], from one run per image in a session for max_images. Free with free(). */
 float *direct_logits(const direct_options *options, const image_set *p, int32_t *out_n_classes);
-/* Whether two images have the same logits, so that their answers could be confused. Prints the two. */
+/* Whether two images have the same logits, so that swapped answers would not be noticed. Prints the two. */
 int direct_alike(const float *logits, int32_t n, int32_t n_classes);
 
 #endif

@@ -216,7 +216,7 @@ int grpc_call(grpc *self, const char *path, const struct iovec message[GRPC_PIEC
         if (got <= 0 || nghttp2_session_mem_recv(self->session, bytes, (size_t)got) < 0)
             return -1;
     }
-    /* What the answer calls for: more room, answers to pings. */
+    /* Sends what the answer requires: window updates and replies to pings. */
     return nghttp2_session_send(self->session) == 0 && self->status >= 0 ? 0 : -1;
 }
 

@@ -11,14 +11,14 @@ enum { GRPC_PIECES = 2 };
 
 typedef struct grpc grpc;
 
-/* NULL: there is no connection, and errno says why; ENOSYS without libnghttp2. */
+/* On failure NULL, with errno set (ENOSYS without libnghttp2). */
 grpc *grpc_open(int port);
 void grpc_close(grpc *self);
-/* One call. message: pieces of the request. Returns 0 if the server ended the call with any status; -1: it did not, and the connection is
-   of no use any more. */
+/* One call. message: pieces of the request. Returns 0 if the server ended the call with any status; otherwise -1, and the connection must
+   be closed. */
 int grpc_call(grpc *self, const char *path, const struct iovec message[GRPC_PIECES]);
 
-/* Of the last call. */
+/* The result of the last call. */
 int grpc_status(const grpc *self); /* 0: success */
 const char *grpc_text(const grpc *self);
 const uint8_t *grpc_answer(const grpc *self, size_t *out_size);

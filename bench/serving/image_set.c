@@ -88,7 +88,7 @@ static void draw(uint8_t *out, int32_t width, int32_t height, uint64_t *state)
     }
 }
 
-/* A window of the sheet at a random place. Where it leaves the sheet, it enters at the other side. */
+/* Cuts a window at a random position from the sheet, which repeats at its edges. */
 static void cut(uint8_t *out, int32_t width, int32_t height, const struct image *sheet, uint64_t *state)
 {
     const int64_t left = (int64_t)(image_set_random(state) % (uint64_t)sheet->width);
@@ -98,7 +98,7 @@ static void cut(uint8_t *out, int32_t width, int32_t height, const struct image 
             memcpy(out, sheet->pixels + 3 * ((top + y) % sheet->height * sheet->width + (left + x) % sheet->width), 3);
 }
 
-/* Appends a JPEG behind its length. Returns the bytes of both. libjpeg's own handler ends the program on an error. */
+/* Writes the length of a JPEG and the JPEG. Returns the bytes of both. On an error, libjpeg's default handler ends the program. */
 static size_t encode(const uint8_t *pixels, int32_t width, int32_t height, uint8_t *out)
 {
     struct jpeg_compress_struct jpeg;

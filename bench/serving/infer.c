@@ -105,10 +105,10 @@ static void register_region(const infer_target *target, region *memory)
     snprintf(path, sizeof path, "/v2/systemsharedmemory/region/%s/register", memory->name);
     snprintf(body, sizeof body, "{\"key\":\"%s\",\"offset\":0,\"byte_size\":%zu}", memory->key, memory->size);
     json_decref(exchange(target, path, body));
-    region_unlink(memory); /* the server has mapped it: nothing remains however this process ends */
+    region_unlink(memory); /* the server has mapped it, so nothing is left behind even if this process crashes */
 }
 
-/* The server may hold the last requests' memory for a moment after their answers. */
+/* The server may use the memory of the last requests for a moment after it has answered. */
 static void unregister_region(const infer_target *target, region *memory)
 {
     char path[160];

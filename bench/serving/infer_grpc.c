@@ -50,7 +50,7 @@ static void write_place(proto_out *out, int field, const region *memory, size_t 
     write_parameter(out, field, "shared_memory_byte_size", NULL, size);
 }
 
-/* All of the request before the bytes of the images. */
+/* Writes all of the request before the bytes of the images. */
 static void write_request(const infer_client *client, const infer_span *span, uint64_t id, proto_out *out)
 {
     const infer_target *target = client->target;
@@ -81,7 +81,7 @@ static int is_text(const proto_field *field, const char *text)
     return field->is_bytes && field->size == strlen(text) && memcmp(field->bytes, text, field->size) == 0;
 }
 
-/* Whether a message is LOGITS of the right type; its shape shows in the number of its bytes. */
+/* Whether a message is LOGITS of the right type. The number of its bytes implies its shape. */
 static int is_logits(const uint8_t *bytes, size_t size)
 {
     proto_field field;

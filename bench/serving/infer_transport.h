@@ -1,4 +1,4 @@
-/* What the transports of infer.h share: a target, a client, and the offset of a request's images. */
+/* Types that the transports of infer.h share: a target, a client, and the data of a request. */
 #ifndef RVIT_SERVING_INFER_TRANSPORT_H
 #define RVIT_SERVING_INFER_TRANSPORT_H
 
@@ -9,25 +9,25 @@
 
 typedef enum infer_transport { INFER_HTTP, INFER_GRPC, INFER_HTTP_SHARED, INFER_GRPC_SHARED, INFER_TRANSPORTS } infer_transport;
 
-/* What a request carries. */
+/* The input format of requests. */
 typedef enum infer_input { INFER_PIXELS, INFER_FILES, INFER_INPUTS } infer_input;
 
-/* A model of a server, and what is shared with it. */
+/* A model in a server, and the memory shared with the server. */
 typedef struct infer_target {
     const char *model;
     int http_port, grpc_port;
     infer_transport transport;
     infer_input input;
     const image_set *image_set;
-    int32_t most_images; /* of a request */
-    int32_t n_classes;   /* as the server says */
+    int32_t most_images; /* per request */
+    int32_t n_classes;   /* reported by the server */
     int is_shared;
     region inputs, outputs; /* with is_shared: all payloads; room for the logits of each client's request */
 } infer_target;
 
 typedef enum infer_result {
     INFER_ANSWERED,
-    INFER_FAILED, /* the server refused, or its answer cannot be read; infer_client.error says why */
+    INFER_FAILED, /* the server returned an error, or an unreadable answer; infer_client.error has the reason */
     INFER_LOST    /* there was no answer; the connection is closed */
 } infer_result;
 
@@ -51,7 +51,7 @@ typedef struct infer_span {
     const char *name, *datatype;
     size_t answer_offset, answer_size; /* logits: within the outputs' region */
 } infer_span;
-/* Records the sentence. */
+/* Stores the message in client->error and returns INFER_FAILED. */
 __attribute__((format(printf, 2, 3))) infer_result infer_fail(infer_client *client, const char *format, ...);
 
 /* Send the request and read the answer. */

@@ -14,14 +14,14 @@
 #include "report.h"
 
 enum { STACK_BYTES = 1 << 18, FIRST_LATENCIES = 1 << 10 };
-/* Seconds between the appointed start and the first request, in which the threads are made; and how late requests are still sent. */
+/* Seconds. START: for creating the threads before the first request. PATIENCE: how late requests are still sent. */
 static const double START = 0.1, PATIENCE = 10;
 
-/* What the clients share. */
+/* State that the clients share. */
 typedef struct load {
     const infer_target *target;
     const load_options *options;
-    double begin, end; /* of the measured time; end is infinite where requests are counted */
+    double begin, end; /* of the measured time; end is infinite if requests are counted */
     atomic_uint_fast64_t next_id;
     atomic_int_fast64_t left; /* requests still to be measured */
     pthread_mutex_t lock;     /* of the arrivals */
@@ -104,7 +104,7 @@ static void check(worker *self, infer_result answer, int32_t first)
     }
 }
 
-/* One request. start: the time that its latency counts from. */
+/* Sends one request. start: the time from which its latency counts. */
 static void request(worker *self, double start)
 {
     load *l = self->load;
@@ -136,7 +136,7 @@ static void send_in_turn(worker *self)
     }
 }
 
-/* The next appointed time. */
+/* The time of the next scheduled request. */
 static double next_arrival(load *l, worker *self)
 {
     pthread_mutex_lock(&l->lock);
@@ -186,7 +186,7 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The smallest latency that at least a share of all do not exceed. */
+/* The smallest latency that at least this share of all latencies do not exceed. */
 static double percentile(const double *sorted, int64_t n, double share)
 {
     const int64_t rank = (int64_t)ceil(share * (double)n);
@@ -228,7 +228,7 @@ static void summarise(load_result *r, worker *workers, int32_t n_workers, int32_
     free(all);
 }
 
-/* Of each image, from what the server counted meanwhile. */
+/* Computes averages per image from the server's counters before and after. */
 static void compare_counts(load_result *r, const server_counts *a, const server_counts *b, double cpu, int32_t images)
 {
     const double n = r->images_per_second * r->seconds, inferences = b->inferences - a->inferences, runs = b->runs - a->runs;

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A message that is being written. `overflow` is set if it did not fit and was truncated. */
+/* A message being written. `overflow` is set if it did not fit and was truncated. */
 typedef struct proto_out {
     uint8_t *bytes;
     size_t size, capacity;
@@ -15,14 +15,14 @@ typedef struct proto_out {
 void proto_number(proto_out *out, int field, uint64_t value);
 void proto_bytes(proto_out *out, int field, const void *bytes, size_t size);
 void proto_text(proto_out *out, int field, const char *text);
-/* The tag and the length of a field of `size` bytes, which are written elsewhere. */
+/* Writes the tag and the length of a field of `size` bytes. The caller writes the bytes. */
 void proto_head(proto_out *out, int field, size_t size);
 
-/* One field of a message that is read. */
+/* One field of a message being read. */
 typedef struct proto_field {
     int field;
     int is_bytes;
-    uint64_t number; /* of those that are not bytes */
+    uint64_t number; /* unless is_bytes */
     const uint8_t *bytes;
     size_t size;
 } proto_field;

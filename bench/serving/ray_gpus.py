@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Ray Data on one GPU and on several of one machine: images of different sizes through raggedvit.ray.Classifier, with actors that share
-each GPU.
+"""Compares Ray Data on one GPU and on several GPUs of one machine: raggedvit.ray.Classifier on images of different sizes, with several
+actors per GPU.
 
     bench/serving/ray_gpus.py --out results [--gpus 1,2] [--actors 2] [--images 200000] [--models deit_tiny,deit_base]
-    bench/serving/ray_gpus.py --out results --dry-run       # small, on the CPU, an actor instead of a GPU: its figures mean nothing
+    bench/serving/ray_gpus.py --out results --dry-run       # small, on the CPU: its figures mean nothing
 
 RAGGEDVIT_LIBRARY names the library, and PYTHONPATH has python/ and Ray. Weights are random. Actors make the uint8 images from their ids, so
 the object store carries only ids and classes. Writes OUT/ray_gpus.json after each row. `images_per_second`: while all actors work, from the
@@ -42,11 +42,11 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, required=True, help="folder of the results")
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/tmp/raggedvit-bench/ray"), help="folder for checkpoints")
-    parser.add_argument("--gpus", default="1,2", help="numbers of GPUs")
-    parser.add_argument("--actors", type=int, default=2, help="of each GPU")
+    parser.add_argument("--gpus", default="1,2", help="numbers of GPUs to compare")
+    parser.add_argument("--actors", type=int, default=2, help="actors per GPU")
     parser.add_argument("--images", type=int, default=200_000)
     parser.add_argument("--batch", type=int, default=1024)
-    parser.add_argument("--capacity", default="64", help="images that run at once; numbers of them")
+    parser.add_argument("--capacity", default="64", help="images that run at once; one or more numbers")
     parser.add_argument("--models", default="deit_tiny,deit_base")
     parser.add_argument("--dtype", default="f16")
     parser.add_argument("--policy", default="l2")
@@ -56,7 +56,7 @@ def parse() -> argparse.Namespace:
 
 
 def write_model(folder: pathlib.Path, name: str) -> str:
-    """In timm's names."""
+    """Writes a DeiT with timm's names. Returns its path."""
     width, shapes = WIDTHS[name], dict[str, list[int]]()
     shapes |= {"cls_token": [1, 1, width], "pos_embed": [1, 197, width], "patch_embed.proj.weight": [width, 3, 16, 16],
                "patch_embed.proj.bias": [width]}
@@ -76,7 +76,7 @@ def write_model(folder: pathlib.Path, name: str) -> str:
 
 
 class Synthetic(raggedvit.ray.Classifier):
-    """Takes only ids: image i is image i % POOL of a pool."""
+    """Takes only ids. Image i is image i % POOL of a pool."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__(**settings)
@@ -91,7 +91,7 @@ class Synthetic(raggedvit.ray.Classifier):
 
 
 def library_path() -> None:
-    """cuBLASLt, which the library opens at run time, may be only among PyTorch's packages; workers inherit where."""
+    """Adds the folder of cuBLASLt to LD_LIBRARY_PATH for the workers, because it may be installed only with PyTorch."""
     spec = importlib.util.find_spec("torch")
     if spec is not None and spec.origin is not None:
         for path in sorted((pathlib.Path(spec.origin).parents[1] / "nvidia").glob("*/lib/libcublasLt.so.1[23]")):
@@ -99,7 +99,7 @@ def library_path() -> None:
 
 
 def run(options: argparse.Namespace, path: str, capacity: int, n_gpus: int, cpus: int) -> dict[str, Any]:
-    """cpus: of each actor."""
+    """Classifies all images once. cpus: per actor."""
     settings = dict(path=path, outputs=["class"], policy=raggedvit.Policy(options.policy, keep=options.keep), dtype=options.dtype, capacity=capacity)
     if options.dry_run:
         settings |= dict(device="cpu", options={"image_size": 32}, n_threads=1)

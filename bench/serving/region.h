@@ -1,4 +1,4 @@
-/* A region of system shared memory, as Triton calls it, for requests that carry its name instead of tensors. */
+/* System shared memory, which Triton calls a region. Requests have its name instead of tensors. */
 #ifndef RVIT_SERVING_REGION_H
 #define RVIT_SERVING_REGION_H
 
@@ -6,13 +6,13 @@
 #include <stdint.h>
 
 typedef struct region {
-    char name[48]; /* what the server calls it */
+    char name[48]; /* its name in the server */
     char key[56];  /* of shm_open */
     uint8_t *memory;
     size_t size;
 } region;
 
-/* Ends the program if there is no such memory. role: a part of the name. */
+/* Creates shared memory, and ends the program on failure. role: a part of the name. */
 region region_create(const char *role, size_t size);
 /* Removes the name from the system; existing mappings stay valid. May be called twice. */
 void region_unlink(region *self);

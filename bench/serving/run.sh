@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Measures Triton Inference Server in front of raggedvit, beside direct sessions and beside a backend that computes nothing.
-#   bench/serving/run.sh BUILD SERVER OUT [cpu|cuda] [SECONDS]     SECONDS (60) of each point; writes OUT/serving.json, prints a table
+# Measures Triton Inference Server with raggedvit, and compares it with direct sessions and with a backend that computes nothing.
+#   bench/serving/run.sh BUILD SERVER OUT [cpu|cuda] [SECONDS]     SECONDS (60) per point; writes OUT/serving.json, prints a table
 #   bench/serving/run.sh BUILD SERVER OUT two [SECONDS]            two GPUs against one of them, 200,000 images each
-# BUILD: where cmake built, with RVIT_TRITON and RVIT_BENCH. SERVER: a folder of tools/triton_server.sh. Parts land in OUT/parts as they
-# are measured. RVIT_SERVING_PORT (18400): the first of three ports on 127.0.0.1. RVIT_SERVING_CLIENTS (1,8,64,256): how many at once.
+# BUILD: a build folder with RVIT_TRITON and RVIT_BENCH. SERVER: a folder of tools/triton_server.sh. Each part is written to OUT/parts when
+# it is complete. RVIT_SERVING_PORT (18400): the first of three ports on 127.0.0.1. RVIT_SERVING_CLIENTS (1,8,64,256): numbers of clients.
 # RVIT_SERVING_TRANSPORT (grpc-shared) and RVIT_SERVING_INSTANCES (1_1 2_1 1_2 2_2: GPUs and instances on each) are for `two`.
 # RVIT_SERVING_EDGE: all images are N x N. RVIT_SERVING_COMMIT: written to the report. RVIT_SERVER_ARGS: further arguments of the server.
 set -uo pipefail
@@ -21,7 +21,7 @@ trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; rm -rf "$work"' EXIT
 export LC_ALL=C
 export RVIT_SERVING_COMMIT=${RVIT_SERVING_COMMIT:-$(git -C "$root" describe --always --dirty 2>/dev/null || echo unknown)}
 
-# cuBLASLt, which the library opens at run time, may be only among PyTorch's packages.
+# The library opens cuBLASLt at run time, which may be installed only with PyTorch.
 lt=$(find /usr/local/cuda*/lib64/ -name 'libcublasLt.so.1[23]' 2>/dev/null | sort -V | tail -1)
 [ -n "$lt" ] || lt=$(python3 -c 'import importlib.util, pathlib
 spec = importlib.util.find_spec("torch")
@@ -43,7 +43,7 @@ if [ "$mode" != cpu ]; then
 fi
 direct+=(--prune 'l2 keep=0.5' ${RVIT_SERVING_EDGE:+--edge "$RVIT_SERVING_EDGE"})
 
-# repository NAME GPUS INSTANCES [SMALL_BATCH]: one model in a repository of its own
+# repository NAME GPUS INSTANCES [SMALL_BATCH]: makes a repository with one model
 repository() {
     local small=""
     [ -z "${4:-}" ] || small="parameters [{ key: \"small_batch\" value { string_value: \"$4\" } }]"
@@ -97,7 +97,7 @@ load() {
     timeout "${limit:-3600}" "$programs/serve_load" "$name" --http-port $port --grpc-port $((port + 1)) --metrics-port $((port + 2)) \
         --server-pid "$pid" --wait 60 --max-images "${max_images:-$batch}" --json "$out/parts/$part.json" "$@" 2>&1 |
         tee "$out/logs/$part.log"
-    [ "${PIPESTATUS[0]}" = 0 ] || { echo "$part: not everything was right (logs/$part.log)"; failed=1; return 1; }
+    [ "${PIPESTATUS[0]}" = 0 ] || { echo "$part: not all answers were right (logs/$part.log)"; failed=1; return 1; }
 }
 
 measure_direct() {
@@ -129,7 +129,7 @@ else
     stop
     repository raggedvit "${gpus[0]}" 2
     serve raggedvit
-    # First of all: are the answers right?
+    # Check the answers before anything is timed.
     load right raggedvit --transport grpc --clients 16 --requests 64 "${checked[@]}" --warm-up 0.1
     for transport in $transports; do
         load "closed_$transport" raggedvit --transport $transport --clients $clients --seconds "$seconds" "${checked[@]}"
@@ -142,14 +142,14 @@ else
         load "encoded_$transport" raggedvit --transport $transport --input encoded --clients 64 --seconds "$seconds" "${checked[@]}"
     done
     stop
-    # One image in a session for one, as the direct call has it.
+    # One image in a session for one image, like the direct call.
     repository small "${gpus[0]}" 2 1
     serve small
     for transport in $transports; do
         max_images=1 load "small_$transport" small --transport $transport --clients 1 --seconds "$seconds" "${checked[@]}"
     done
     stop
-    # More sessions fill the device's pauses, here and there.
+    # With more sessions, direct or in the server, the device is idle less often.
     for n in $more; do
         measure_direct "direct_$n" --batch $batch --threads "$n"
         repository "instances_$n" "${gpus[0]}" "$n"

@@ -1,5 +1,5 @@
-/* Measures the throughput of direct sessions, which a server in front of the same sessions is compared with: threads with a session each
-   over one model on a device, images of mixed sizes in host memory, batches of a fixed number. */
+/* Measures the throughput of direct sessions, to compare a server with them: threads with one session each, sharing a model on a device,
+   images of mixed sizes in host memory, and batches of a fixed size. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -22,22 +22,23 @@ typedef struct options {
 } options;
 
 static const struct option_row option_rows[] = {
-    {"threads", "N", "threads of a device, each with a session, %s (default: 2)", OPTION_INTEGER(options, threads, 1, THREADS_MOST)},
-    {"batch", "LIST", "images of a run, each %s (default: 64)", OPTION_INTEGERS(options, batches, n_batches, 1, BATCH_MOST)},
-    {"seconds", "S", "measured time of a point, %s (default: 10)", OPTION_NUMBER(options, seconds, 0.1, 86400)},
+    {"threads", "N", "threads per device, each with a session, %s (default: 2)", OPTION_INTEGER(options, threads, 1, THREADS_MOST)},
+    {"batch", "LIST", "images per run, each %s (default: 64)", OPTION_INTEGERS(options, batches, n_batches, 1, BATCH_MOST)},
+    {"seconds", "S", "measured time per point, %s (default: 10)", OPTION_NUMBER(options, seconds, 0.1, 86400)},
     {"warm-up", "S", "seconds before that, %s (default: 1)", OPTION_NUMBER(options, warm_up, 0, 3600)},
     {"distinct", "N", "distinct images, %s (default: 100), of 25 sizes", OPTION_INTEGER(options, n_distinct, 1, IMAGE_SET_MOST)},
     {"edge", "N", "makes all of them N x N pixels, %s", OPTION_INTEGER(options, edge, 1, 640)},
     {"sheet", "FILE", "a PNG that they are cut from (default: drawn)", OPTION_TEXT(options, sheet)},
     DIRECT_ROWS(options, direct),
-    {"json", "FILE", "writes the results there as well", OPTION_TEXT(options, json)},
+    {"json", "FILE", "also writes the results to FILE", OPTION_TEXT(options, json)},
 };
 static const struct option_command command = {
     .name = "",
     .arguments = "CHECKPOINT",
-    .text = "How many images of mixed sizes in host memory direct sessions process per second, and how long one call takes. The "
-            "point with a batch of 1 has one thread and measures the latency of one caller. Batches smaller than the largest run twice: in "
-            "sessions for as many images, and in sessions for the largest batch.",
+    .text =
+        "Measures how many images of mixed sizes in host memory direct sessions process per second, and how long one call takes. The point "
+        "with a batch of 1 has one thread and measures the latency of one caller. Batches smaller than the largest run twice: in "
+        "sessions for as many images, and in sessions for the largest batch.",
     .min_arguments = 1,
     .max_arguments = 1,
 };
@@ -105,7 +106,7 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of runs of `batch` images in sessions for max_images. */
+/* Measures runs of `batch` images in sessions for max_images. */
 static json_t *measure(const options *o, const direct *devices, int32_t n_devices, const image_set *p, const float *expected, int32_t batch,
                        int32_t max_images, int64_t *out_different)
 {
@@ -184,7 +185,7 @@ int main(int argc, char **argv)
     for (int32_t i = 0; i < o.n_batches; i++) {
         const int32_t batch = o.batches[i], most = o.direct.max_images;
         int64_t different;
-        /* A session of another size may round differently: reported. The same session may not. */
+        /* A session of another size may round differently, which is only reported. The same session may not. */
         if (batch < most)
             json_array_append_new(results, measure(&o, devices, n_devices, &p, expected, batch, batch, &different));
         json_array_append_new(results, measure(&o, devices, n_devices, &p, expected, batch, most, &different));

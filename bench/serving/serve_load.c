@@ -1,5 +1,5 @@
 /* Loads a KServe v2 server on this machine, compares every answer with that of a direct session, and measures throughput, latency and the
-   processor time of the server. */
+   CPU time of the server. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,16 +38,16 @@ static const struct option_row option_rows[] = {
     {"grpc-port", "N", "port on 127.0.0.1, %s (default: 8001)", OPTION_INTEGER(options, target.grpc_port, 1, 65535)},
     {"metrics-port", "N", "port on 127.0.0.1, %s (default: 8002; 0 reads no metrics)",
      OPTION_INTEGER(options, load.metrics_port, 0, 65535)},
-    {"server-pid", "N", "the server's process, whose processor time is measured", OPTION_INTEGER(options, load.server_pid, 1, INT32_MAX)},
-    {"clients", "LIST", "connections with one request under way each, %s (default: 1); with --rates only the first",
+    {"server-pid", "N", "process id of the server, to measure its CPU time", OPTION_INTEGER(options, load.server_pid, 1, INT32_MAX)},
+    {"clients", "LIST", "connections, each with one request in flight, %s (default: 1); with --rates only the first",
      OPTION_INTEGERS(options, clients, n_clients, 1, LOAD_CLIENTS_MOST)},
-    {"rates", "LIST", "requests a second, at random times, %s; latency then counts from the appointed time (default: clients send in turn)",
+    {"rates", "LIST", "requests per second, at random times, %s; latency then counts from the scheduled time (default: one after another)",
      OPTION_INTEGERS(options, rates, n_rates, 1, 10000000)},
     {"wait", "S", "seconds to wait until the model is ready, %s (default: 0)", OPTION_NUMBER(options, wait, 0, 3600)},
-    {"seconds", "S", "measured time of a point, %s (default: 10)", OPTION_NUMBER(options, load.seconds, 0.1, 86400)},
+    {"seconds", "S", "measured time per point, %s (default: 10)", OPTION_NUMBER(options, load.seconds, 0.1, 86400)},
     {"warm-up", "S", "seconds before that, %s (default: 1)", OPTION_NUMBER(options, load.warm_up, 0, 3600)},
     {"requests", "N", "measures this many requests instead, %s", OPTION_INTEGER(options, load.requests, 1, INT64_MAX)},
-    {"images", "N", "images of a request, of one size, %s (default: 1)", OPTION_INTEGER(options, load.images, 1, 256)},
+    {"images", "N", "images per request, of one size, %s (default: 1)", OPTION_INTEGER(options, load.images, 1, 256)},
     {"input", "NAME", "%s (default: image), pixels or JPEG files", OPTION_CHOICE(options, input, infer_input_name, 0, INFER_INPUTS - 1)},
     {"distinct", "N", "distinct images, %s (default: 100), of 25 sizes", OPTION_INTEGER(options, n_distinct, 1, IMAGE_SET_MOST)},
     {"edge", "N", "makes all of them N x N pixels, %s", OPTION_INTEGER(options, edge, 1, 640)},
@@ -57,13 +57,14 @@ static const struct option_row option_rows[] = {
     {"checkpoint", "FILE", "direct: the model", OPTION_TEXT(options, direct.checkpoint)},
     {"max-images", "N", "direct: max_batch_size of the server, %s (default: 64)", OPTION_INTEGER(options, direct.max_images, 1, 4096)},
     DIRECT_ROWS(options, direct),
-    {"json", "FILE", "writes the results there as well", OPTION_TEXT(options, json)},
+    {"json", "FILE", "also writes the results to FILE", OPTION_TEXT(options, json)},
 };
 static const struct option_command command = {
     .name = "",
     .arguments = "MODEL",
-    .text = "Loads a KServe v2 server on this machine with images of mixed sizes, from many clients. Each answer is compared, bit for bit, "
-            "with the logits that the image has in a direct session. MODEL: the model's name in the server.",
+    .text =
+        "Loads a KServe v2 server on this machine with images of mixed sizes, from many clients. Compares each answer bit for bit with the "
+        "logits of the image in a direct session. MODEL: the model's name in the server.",
     .example = "serve_load deit --checkpoint repo/deit/1/model.safetensors --transport grpc --clients 1,8,64 --server-pid 4711",
     .min_arguments = 1,
     .max_arguments = 1,
@@ -166,7 +167,7 @@ static void print_row(const options *o, const load_result *r, int32_t clients, d
 int main(int argc, char **argv)
 {
     options o = parse(argc, argv);
-    /* One connection for each of 1024 clients, and some other files. */
+    /* Allows 1024 connections and some other files. */
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
         files.rlim_cur = files.rlim_max;

@@ -1,4 +1,4 @@
-/* Writes a DeiT with random weights to a file, which a server needs. */
+/* Writes a checkpoint of a DeiT with random weights, for a server. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -17,7 +17,7 @@ static double cpu_seconds(int pid)
         return -1;
     const char *read = fgets(line, sizeof line, file), *name_end = read != NULL ? strrchr(line, ')') : NULL;
     fclose(file);
-    /* After the name, which may hold anything: state and ten numbers, then the two. */
+    /* After the name, which may contain any character, come the state, ten numbers, and the two times. */
     if (name_end == NULL || sscanf(name_end + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user, &system) != 2)
         return -1;
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
