@@ -1,6 +1,6 @@
-# Finds what the CUDA backend is built with: nvcc and cuda.h. Nothing is linked: the driver and cuBLASLt are opened at run time.
+# Finds nvcc and cuda.h, to build the CUDA backend. Nothing is linked: the driver and cuBLASLt are opened at run time.
 set(all_archs 80 86 89 90 100 120)
-# native: those of this machine's GPUs; where there is none, no CUDA code unless RVIT_CUDA is ON.
+# native: the architectures of this machine's GPUs. Without a GPU, no CUDA code is built unless RVIT_CUDA is ON.
 set(RVIT_CUDA_ARCHS all CACHE STRING "GPU architectures the kernels are compiled for, the lowest also as PTX: a list, all or native")
 set(RVIT_HAVE_CUDA OFF)
 if(NOT RVIT_CUDA STREQUAL "OFF")
@@ -18,7 +18,7 @@ if(NOT RVIT_CUDA STREQUAL "OFF")
     list(TRANSFORM archs REPLACE "\\." "")
     list(REMOVE_DUPLICATES archs)
     foreach(arch IN LISTS archs)
-      if(NOT known MATCHES "compute_${arch}[^0-9]") # it runs the PTX of an older one
+      if(NOT known MATCHES "compute_${arch}[^0-9]") # such a GPU runs the PTX of an older architecture
         set(archs all)
       endif()
     endforeach()
@@ -31,7 +31,7 @@ if(NOT RVIT_CUDA STREQUAL "OFF")
   if(archs STREQUAL "all")
     set(archs ${all_archs})
   endif()
-  # An older nvcc does not know the newest architectures: they run what the PTX is compiled to by the driver.
+  # An older nvcc does not know the newest architectures. For them the driver compiles the PTX.
   set(RVIT_CUDA_BUILT_ARCHS "")
   set(unknown "")
   foreach(arch IN LISTS archs)

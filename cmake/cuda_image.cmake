@@ -1,5 +1,5 @@
-# Run by the build: compiles the kernels for every architecture into one image, writes it as a C array, and the registers, spills, shared
-# memory and instructions of every kernel as a table.
+# Run by the build: compiles the kernels for every architecture into one image, and writes it as a C array. Also writes a table of the
+# registers, spills, shared memory and instructions of every kernel.
 #   cmake -DNVCC=... -DARCHS=80,89 -DSOURCE=kernels.cu -DINCLUDE=... -DIMAGE=kernels.fatbin -DNAME=rvit_cu_image -DARRAY=image.c
 #         -DTABLE=registers.txt -DREADELF=readelf -DWERROR=ON -P ...
 string(REPLACE "," ";" archs "${ARCHS}")
@@ -9,14 +9,14 @@ execute_process(COMMAND ${NVCC} --version OUTPUT_VARIABLE version ERROR_QUIET)
 string(REGEX MATCH "release ([0-9]+)" ignored "${version}")
 set(release ${CMAKE_MATCH_1})
 foreach(arch IN LISTS archs)
-  # sm_90a is sm_90 and its instructions for warpgroups, from CUDA 12 on. No other device runs code for sm_90.
+  # From CUDA 12 on, sm_90a adds the warpgroup instructions to sm_90. No other device runs code for sm_90.
   if(arch EQUAL 90 AND release GREATER_EQUAL 12)
     set(arch 90a)
   endif()
   list(APPEND targets -gencode arch=compute_${arch},code=sm_${arch})
 endforeach()
-# Architectures are compiled side by side. (--split-compile would use more cores for each, but makes other machine code.) What is kept are
-# the objects, which tell the length of the code.
+# Architectures are compiled in parallel. (--split-compile would use more cores for each, but changes the machine code.) The objects are
+# kept to measure the length of the code.
 file(REMOVE_RECURSE ${IMAGE}.parts)
 file(MAKE_DIRECTORY ${IMAGE}.parts)
 execute_process(
@@ -29,14 +29,14 @@ endif()
 string(REGEX MATCHALL "[^\n]*(warning|error)[^\n]*" complaints "${log}")
 if(complaints)
   list(JOIN complaints "\n" complaints)
-  # What another nvcc warns of is no reason for a user's build to fail.
+  # Warnings of another nvcc must not break a user's build.
   if(WERROR)
     message(FATAL_ERROR "${complaints}")
   endif()
   message(WARNING "${complaints}")
 endif()
 
-# 8 bytes a number: the array is aligned as the driver wants it, and quick to compile.
+# Numbers of 8 bytes: this gives the array the alignment that the driver requires, and compiles quickly.
 file(READ ${IMAGE} bytes HEX)
 string(LENGTH "${bytes}" length)
 math(EXPR rest "${length} % 16")

@@ -1,6 +1,6 @@
 # rvit_embed_spirv(TARGET LIST SHADER_DIR OUT_DIR): compiles the shaders that the file LIST names to SPIR-V and writes
 # OUT_DIR/vulkan_shaders.h (an enum and a table) and OUT_DIR/vulkan_shaders.c (the words); TARGET builds them. Shaders of the matrix tier
-# are compiled by RVIT_GLSLANG_MATRIX; without it the words in SHADER_DIR/spirv are taken. tools/regenerate_spirv.sh gives the same options.
+# are compiled by RVIT_GLSLANG_MATRIX; without it, the files in SHADER_DIR/spirv are used. tools/regenerate_spirv.sh uses the same options.
 function(rvit_embed_spirv target list shader_dir out_dir)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${list})
   file(MAKE_DIRECTORY ${out_dir})

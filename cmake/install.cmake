@@ -1,11 +1,11 @@
-# cmake --install, in three components (library, development, tool), and what lets find_package and pkg-config use the build tree itself:
-# raggedvit_DIR and PKG_CONFIG_PATH are then the build folder.
+# Rules for cmake --install, in three components (library, development, tool), and files with which find_package and pkg-config can use the
+# build tree: set raggedvit_DIR or PKG_CONFIG_PATH to the build folder.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/raggedvit)
 
-# The run paths of what is installed are final when it is linked. To install a target with another run path than it has in the build tree
-# CMake edits it, and makes room for that with empty entries, which the dynamic linker takes for the current folder.
+# Installed files are linked with their final run paths. To change a run path at install time, CMake would reserve room with empty entries,
+# which the dynamic linker treats as the current folder.
 set_target_properties(raggedvit PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
 if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
   set_target_properties(raggedvit PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
@@ -20,7 +20,7 @@ target_include_directories(raggedvit INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTA
 target_include_directories(raggedvit_static INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)
 if(TARGET raggedvit_cli)
-  # Linked once more, for its place in the prefix.
+  # The tool, linked again with the run path for the prefix.
   add_executable(raggedvit_cli_installed $<TARGET_OBJECTS:raggedvit_cli>)
   target_link_libraries(raggedvit_cli_installed PRIVATE $<TARGET_PROPERTY:raggedvit_cli,LINK_LIBRARIES>)
   set_target_properties(raggedvit_cli_installed PROPERTIES
@@ -39,7 +39,7 @@ endif()
 get_property(RVIT_STATIC_MODULES GLOBAL PROPERTY RVIT_STATIC_MODULES)
 configure_package_config_file(cmake/raggedvit-config.cmake.in ${PROJECT_BINARY_DIR}/raggedvit-config.cmake
   INSTALL_DESTINATION ${package_folder} NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
-# Before 1.0 a minor version may break what an earlier one promised.
+# Before 1.0, minor versions may be incompatible.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/raggedvit-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/raggedvit-config.cmake ${PROJECT_BINARY_DIR}/raggedvit-config-version.cmake
   DESTINATION ${package_folder} COMPONENT development)
@@ -56,12 +56,12 @@ set(pc_libs_private "-pthread -lm -ldl")
 if(RVIT_HAVE_EXCLUDE_LIBS)
   string(APPEND pc_libs_private " -Wl,--exclude-libs,libraggedvit.a")
 endif()
-# Spaces in paths are escaped here; those of pcfiledir pkg-config escapes itself.
+# Spaces in paths are escaped here; pkg-config itself escapes those in pcfiledir.
 string(REPLACE " " "\\ " pc_prefix ${PROJECT_SOURCE_DIR})
 string(REPLACE " " "\\ " pc_libdir ${PROJECT_BINARY_DIR})
 set(pc_includedir ${pc_prefix}/include)
 configure_file(cmake/raggedvit.pc.in raggedvit-uninstalled.pc @ONLY)
-# Relative to the file, so that --prefix at install time and a moved prefix are right. Folders that are given as absolute ones stay so.
+# Relative to the file, so that it stays right with --prefix at install time and after the prefix is moved. Absolute folders stay absolute.
 string(REPLACE " " "\\ " pc_prefix ${CMAKE_INSTALL_PREFIX})
 if(NOT IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
   file(RELATIVE_PATH prefix_from_pc ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})

@@ -1,5 +1,5 @@
-# Finds what the Vulkan backend is built with: Vulkan headers, volk (header and source), glslangValidator. Nothing is linked: volk opens
-# the loader at run time.
+# Finds Vulkan headers, volk (header and source) and glslangValidator, to build the Vulkan backend. Nothing is linked: volk opens the loader
+# at run time.
 set(RVIT_HAVE_VULKAN OFF)
 if(NOT RVIT_VULKAN STREQUAL "OFF")
   find_path(RVIT_VULKAN_INCLUDE vulkan/vulkan_core.h)
@@ -25,8 +25,8 @@ if(NOT RVIT_VULKAN STREQUAL "OFF")
   endif()
 endif()
 
-# The shaders of the matrix tier need a glslang that knows GL_KHR_cooperative_matrix (12 does not, 15 does). RVIT_GLSLANG_MATRIX names one
-# if the one found is not it; OFF, or none, and the words in shaders/spirv are built in.
+# The shaders of the matrix tier need a glslang that supports GL_KHR_cooperative_matrix (15 does, 12 does not). RVIT_GLSLANG_MATRIX can name
+# one. If it is OFF or there is none, the SPIR-V in shaders/spirv is used.
 if(RVIT_HAVE_VULKAN AND NOT DEFINED CACHE{RVIT_GLSLANG_MATRIX})
   set(probe ${CMAKE_BINARY_DIR}/cooperative_matrix_probe)
   file(WRITE ${probe}.comp "#version 450

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Compares the shared library with abi/libraggedvit.abi, the committed ABI of this version (abidw): what a program that was built with
-# those headers meets when it runs with this tree's library. New functions are fine, and so are fields that are appended to a struct and
-# any change of what experimental.h declares. Everything else fails, unless the version allows it: another major version or, before 1.0,
-# another minor version. Then write a new baseline. Skipped, with the reason, where abigail-tools is missing.
+# Compares the shared library with abi/libraggedvit.abi, the committed ABI of this version (abidw), so that programs built with the headers
+# of that ABI run with this tree's library. Allowed are new functions, fields appended to a struct, and any change of experimental.h. Other
+# changes need a new major version or, before 1.0, a new minor version; then write a new baseline. Skipped without abigail-tools.
 #
-# usage: tools/abi.sh [--write]   --write: makes the baseline from this tree
+# usage: tools/abi.sh [--write]   --write: writes the baseline from this tree
 set -euo pipefail
 cd "$(dirname "$0")/.."
 baseline=abi/libraggedvit.abi
@@ -12,11 +11,11 @@ command -v abidiff >/dev/null || { echo "abi: skipped: abidiff is not here (Debi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# The functions are the same whichever backends are built.
+# The public functions do not depend on the backends that are built.
 cmake -S . -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DRVIT_VULKAN=OFF -DRVIT_CUDA=OFF -DRVIT_TESTS=OFF -DRVIT_TOOLS=OFF \
     -DRVIT_BENCH=OFF -DRVIT_EXAMPLES=OFF >/dev/null
 cmake --build "$work/build" --target raggedvit >/dev/null
-# Types that no header declares are left out, and so are lines: a comment must not change the file.
+# Leave out types that no header declares, and line numbers, so that a comment does not change the file.
 abidw --headers-dir "$PWD/include" --drop-private-types --exported-interfaces-only --no-corpus-path --no-comp-dir-path --no-show-locs \
     --no-elf-needed --no-parameter-names --no-write-default-sizes --type-id-style hash \
     --out-file "$work/new.abi" "$work/build/libraggedvit.so"

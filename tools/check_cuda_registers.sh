@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Checks the register table that a build with the CUDA backend writes:
-# * No kernel spills. The CTAs per SM of tile.h are launch bounds, and the compiler spills if it cannot keep them otherwise.
-# * The float16 attention kernel with head_dim 64 uses at most 128 registers, and an SM of architecture 89 holds two of its CTAs of 4 warps
-#   at 197 tokens; so does that for large batches.
-# * Any SM holds two CTAs of 512 threads of the kernels that quantize to e4m3, and two of 128 threads of the e4m3 GEMM.
-# * On architecture 90 no kernel of a forward pass is so long that fetching its instructions takes longer than its work. The limits are
+# * No kernel spills. The CTAs per SM in tile.h are launch bounds, and the compiler spills if a kernel needs more registers than they allow.
+# * The float16 attention kernel with head_dim 64 uses at most 128 registers. An SM of architecture 89 holds two of its CTAs of 4 warps
+#   at 197 tokens, and two CTAs of the kernel for large batches.
+# * Any SM holds two CTAs of 512 threads of the kernels that quantize to e4m3, and two CTAs of 128 threads of the e4m3 GEMM.
+# * On architecture 90, no kernel of a forward pass has so much code that fetching it takes longer than the work. The limits are
 #   slightly above the measured lengths (bench/notes/cuda-forward.md).
 #   tools/check_cuda_registers.sh BUILD/backend_cuda/registers.txt
 set -euo pipefail

@@ -60,7 +60,7 @@ def convert(source, key):
     tensors, others = {}, []
     for name, value in weights.items():
         if isinstance(value, torch.Tensor):
-            # Each with its own memory, because the format has no shared tensors.
+            # Copied, because the format does not support tensors that share memory.
             tensors[str(name)] = value.detach().clone().contiguous()
         else:
             others.append(str(name))

@@ -11,7 +11,7 @@ seconds=${1:-60}
 build=${RVIT_FUZZ_BUILD:-build/fuzz}
 clang=$(command -v clang-14 || command -v clang || true)
 [ -n "$clang" ] || { echo "fuzz: clang is not installed (Debian: clang-14 libclang-rt-14-dev)" >&2; exit 2; }
-# fuzzer-no-link: the library reports its coverage, and tests/fuzz links libFuzzer's main.
+# fuzzer-no-link instruments the library; tests/fuzz links libFuzzer's main.
 flags='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer'
 cmake -S . -B "$build" -G Ninja -DCMAKE_C_COMPILER="$clang" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g" \
     -DCMAKE_C_FLAGS="$flags" -DRVIT_FUZZ=ON -DRVIT_TESTS=ON -DRVIT_VULKAN=ON -DRVIT_CUDA=OFF -DRVIT_BENCH=OFF >/dev/null

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Finds words that the glossary of CONTRIBUTING.md replaces: in prose, in names, and in names of files.
 
-usage: tools/glossary.py [--words]   --words lists them and ends
-The exit status is 1 if one is found.
+usage: tools/glossary.py [--words]   --words only lists them
+Exits 1 if a word is found.
 """
 
 import pathlib
@@ -10,11 +10,11 @@ import re
 import subprocess
 import sys
 
-# A prefix of tensors in checkpoints of Hugging Face.
+# A prefix of tensor names in Hugging Face checkpoints.
 ALLOWED = re.compile(r"vision_[t]ower\.")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GLOSSARY = "CONTRIBUTING.md"
-# These hold old names (bench/reports.py reads reports of older versions), data or the text of others.
+# Files with old names (bench/reports.py reads reports of older versions), data, or text by others.
 EXCLUDED = re.compile(r"CHANGELOG\.md|docs/migrating\.md|LICENSE|abi/|bench/reports\.py|bench/results/|tests/fuzz/corpus/|tests/.*/data/|.*\.(json|svg|png|jpg|safetensors|spv|xml|pack)$")
 
 
@@ -27,7 +27,7 @@ def words() -> list[str]:
 
 
 def pattern(found: list[str]) -> re.Pattern[str]:
-    """Words stand alone or between underscores and capitals, and may be spread over two lines of a comment."""
+    """Matches whole words, also between underscores and capitals. Their parts may be on two lines of a comment."""
     parts = [r"[\s_*#/]+".join(re.escape(part) for part in re.split(r"[ _]", word)) for word in found]
     return re.compile(r"(?<![A-Za-z])(?:" + "|".join(sorted(parts, key=len, reverse=True)) + r")(?![a-z])", re.IGNORECASE)
 

@@ -25,7 +25,7 @@ if [ -n "$tidy" ]; then
     skipped=()
     for file in "$@"; do
         case $file in
-            # Compiled once per instruction set, by generated files that include them.
+            # Generated files include these, to compile them once per instruction set.
             backend_cpu/kernels*.c) file=$PWD/$build/${file%.c}_portable.c ;;
             *) file=$PWD/$file ;;
         esac
@@ -47,8 +47,8 @@ if [ ${#library[@]} = 0 ]; then
     echo "lint: no files for cppcheck"
 elif command -v cppcheck >/dev/null; then
     echo "lint: cppcheck, ${#library[@]} files"
-    # Suppressed false positives: in log.c it takes the end of a loop for a level, in self_test.c it misses that two loops have the same
-    # range, and it does not know that views are aligned. In the tool it misreads compound literals and calls through a conditional.
+    # Suppressed false positives: in log.c it treats the end of a loop as a level, in self_test.c it misses that two loops have the same
+    # range, and it does not know that views are aligned. It also misreads compound literals and calls through a conditional.
     cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -j "$(nproc)" \
         --suppress=arrayIndexOutOfBoundsCond:core/base/log.c --suppress=invalidPointerCast --suppress=duplicateAssignExpression \
         --suppress=uninitvar:backend_vulkan/self_test.c --suppress=invalidFunctionArg:backend_cpu/oracle_prune.c -Iinclude -I. \

@@ -18,7 +18,7 @@ fetch() {
     rm -rf "$dir"
     mkdir -p "$dir/apt/lists/partial" "$dir/apt/archives/partial"
     dir=$(cd "$dir" && pwd)
-    trap '[ $? = 0 ] || rm -rf "$dir"' EXIT # all or nothing
+    trap '[ $? = 0 ] || rm -rf "$dir"' EXIT # no partial result
     touch "$dir/apt/status"
     # Use the mirror of the system.
     local mirror
@@ -51,7 +51,7 @@ Acquire::https::Timeout "20";
 EOF
     export APT_CONFIG=$dir/apt/conf
     apt-get -qq update
-    # The status file is empty, so apt downloads all dependencies too.
+    # The status file is empty, so apt also downloads all dependencies.
     apt-get -qq -y --download-only install libvulkan1 vulkan-tools vulkan-validationlayers \
         mesa-vulkan-drivers/trixie-backports glslang-tools/testing spirv-tools/testing
     for package in "$dir"/apt/archives/*.deb; do dpkg-deb -x "$package" "$dir"; done
@@ -69,7 +69,7 @@ run() {
     [ "$program" = "${program#*/}" ] && program=$root/usr/bin/$program
     export VK_DRIVER_FILES=$root/usr/share/vulkan/icd.d/lvp_icd.json VK_LAYER_PATH=$root/usr/share/vulkan/explicit_layer.d
     [ -f "$VK_DRIVER_FILES" ] || VK_DRIVER_FILES=$(ls "$root"/usr/share/vulkan/icd.d/lvp_icd*.json | head -1)
-    # Also for libraries that are opened at run time.
+    # The path also serves libraries that are opened at run time.
     LD_LIBRARY_PATH=$root/$libraries "$root/$libraries/ld-linux-x86-64.so.2" "$program" "$@"
 }
 

@@ -4,7 +4,7 @@
 A room is a folder, and ROOMS lists what each room may include. Cycles are not allowed within a room or across rooms, because their files
 can only be understood all at once. The script parses text and compiles nothing:
 
-* foo.c, foo.h and foo.def of a folder are one unit.
+* foo.c, foo.h and foo.def in a folder are one unit.
 * A function or variable belongs to the file with its non-static definition outside all braces.
 * A use is the name in a body, an initialiser or a macro that these use, in a file that sees a declaration. A declaration is not a use.
 * Python imports count wherever they are: at the top, in functions, under TYPE_CHECKING.
@@ -21,8 +21,8 @@ from typing import Iterator, NamedTuple
 
 import rooms_diagram
 
-# For each room, the rooms that it may include, with all that those may include, and single files. A folder without a row belongs to the
-# room that contains it. Folders of rows need not exist.
+# For each room, the rooms and single files that it may include. It may also include all that those rooms may. A folder without a row
+# belongs to the room that contains it. A row's folder need not exist.
 ROOMS = {
     "include": "",
     "shaders": "",
@@ -65,7 +65,7 @@ INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*([<\"])([^>\"]+)[>\"]", re.M)
 NOT_CODE = re.compile(r"__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)|\bextern\s+{")
 PASTED = re.compile(r"\b(\w+)##\w+(?!\w*##)(\s*\([^{};]*\)[\s\\]*{)?")  # prefix_##name, perhaps the head of a function
 TYPE = re.compile(r"\s*(typedef\b.*|_Static_assert\b.*|(struct|union|enum)\s+\w+\s*)", re.S)
-Edges = dict[str, dict[str, str]]  # from, to: what ties them
+Edges = dict[str, dict[str, str]]  # from, to: the reason
 
 
 class Include(NamedTuple):
@@ -81,7 +81,7 @@ class Source:
         self.declared: set[str] = set()  # visible to files that include it
         self.static: set[str] = set()
         self.used: set[str] = set()
-        self.macros: dict[str, set[str]] = {}  # of a header: the words of each macro
+        self.macros: dict[str, set[str]] = {}  # of a header: the words in each macro
 
 
 def room_of(file: str) -> str:
@@ -98,7 +98,7 @@ def find_files() -> list[str]:
 
 
 def declarations(text: str) -> Iterator[tuple[str, str]]:
-    """The text outside all braces, split into declarations, each with the text of its braces."""
+    """Splits the text outside all braces into declarations, each with the text in its braces."""
     depth = start = 0
     head = body = ""
     for match in re.finditer(r"[{};]", text):
@@ -179,17 +179,17 @@ def find_edges(sources: dict[str, Source]) -> Edges:
             definers[name].append(file)
     for file, source in sources.items():
         seen = [file]
-        for other in seen:  # which grows
+        for other in seen:  # the loop extends it
             seen += {include.file for include in sources[other].includes}.intersection(sources).difference(seen)
         used = set(source.used)
         words = list(used)
-        for word in words:  # which grows
+        for word in words:  # the loop extends it
             words += set().union(*(sources[other].macros.get(word, ()) for other in seen)) - used
             used.update(words)
         visible = set().union(*(sources[other].declared for other in seen))
         ties = [(include.file, f"includes {include.file}") for include in source.includes]
         for name in sorted((used & visible & definers.keys()) - source.static):
-            # If there are several definitions, a program links the one of its folder.
+            # Of several definitions, a program links the one in its own folder.
             near = [other for other in definers[name] if os.path.dirname(other) == os.path.dirname(file)]
             ties += [(other, name) for other in near or definers[name] if file not in definers[name]]
         for other, why in ties:

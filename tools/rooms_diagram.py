@@ -12,12 +12,12 @@ rect.paper { fill: #fff; stroke: none }
 path { fill: none; stroke: #94a3b8; stroke-width: 1.5 }
 path.head { fill: #94a3b8; stroke: none }
 path.wrong { stroke: #dc2626; stroke-dasharray: 5 3 }"""
-HEIGHT, GAP, FLOOR = 50, 24, 110  # of a box, between boxes, from floor to floor
+HEIGHT, GAP, FLOOR = 50, 24, 110  # of a box, between boxes, between floors
 
 
 def draw(lines: list[tuple[str, int]], includes: set[tuple[str, str]], allowed: dict[str, set[str]], path: str) -> None:
     """lines: (room, number of lines) of each file; includes: (room, room that it includes); allowed: rooms that each room may include.
-    Arrows that follow from others are not drawn. Includes that are not allowed, except of single files, are red."""
+    Arrows that others imply are not drawn. Includes that are not allowed, except of single files, are red."""
     sizes = {room: [n for other, n in lines if other == room] for room in sorted({room for room, _ in lines})}
     ties = {(a, b) for a, b in includes if a != b and b in sizes}
     below = {room: {b for a, b in ties if a == room and b in allowed[a]} for room in sizes}
@@ -28,7 +28,7 @@ def draw(lines: list[tuple[str, int]], includes: set[tuple[str, str]], allowed: 
     level: dict[str, int] = {}
     for room in sorted(sizes, key=lambda room: len(reach[room])):
         level[room] = 1 + max((level[other] for other in below[room] if other in level), default=-1)
-    # On each floor between its ends, an arrow passes through a slot without a box.
+    # An arrow over several floors passes through an empty slot on each floor in between.
     floors: dict[int, list[str]] = collections.defaultdict(list)
     for room in sizes:
         floors[level[room]].append(room)

@@ -32,7 +32,7 @@ def classified(path):
 
 
 def counts(client, model):
-    """Images and runs that the server has answered so far."""
+    """The numbers of images and of runs that the server has processed so far."""
     of_model = client.get_inference_statistics(model)["model_stats"][0]
     return int(of_model.get("inference_count", 0)), int(of_model.get("execution_count", 0))
 

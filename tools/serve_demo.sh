@@ -14,8 +14,8 @@ tools/triton_server.sh fetch $server
 [ -e $demo/venv/complete ] || { python3 -m venv $demo/venv && $demo/venv/bin/pip install --quiet 'tritonclient[http,grpc]' numpy pillow &&
     touch $demo/venv/complete; }
 
-# A repository with two entries. That of the photo is minimal, and other settings come from the checkpoint. Tiles are squashed to the
-# model's input. In both, requests may choose a second policy.
+# A repository with two entries. The one for the photo is minimal; its other settings come from the checkpoint. The one for tiles squashes
+# them to the model's input size. In both, requests may choose a second policy.
 rm -rf $demo/models
 for entry in photo tiles; do
     mkdir -p $demo/models/$entry/1
@@ -75,4 +75,4 @@ status=0
 wait $pid || status=$?
 trap - EXIT
 [ $status = 0 ] || { grep '^E' $demo/server.log; echo "The server ended with status $status: $demo/server.log"; exit 1; } >&2
-echo "The server has stopped. Its entries are in $demo/models; docs/serving.md says how to write your own."
+echo "The server has stopped. Its entries are in $demo/models; docs/serving.md explains how to write your own."

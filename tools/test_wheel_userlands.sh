@@ -5,7 +5,7 @@
 # RVIT_MIRROR sets the Debian mirror if apt does not know one.
 set -euo pipefail
 [ $# -gt 0 ] || { sed -n '2,5s/^# //p' "$0"; exit 2; }
-# A mount namespace of its own, so that all mounts end with this script.
+# Run in a new mount namespace, so that all mounts end with this script.
 [ -n "${RVIT_UNSHARED:-}" ] || RVIT_UNSHARED=1 exec unshare --mount --propagation private bash "$0" "$@"
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -47,7 +47,7 @@ for userland; do
     else
         mirror=${RVIT_MIRROR:-$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | grep '/debian/\?$' | head -1)}
         script=/usr/share/debootstrap/scripts/$userland
-        [ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid # the suite is newer than this debootstrap
+        [ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid # for a suite newer than this debootstrap
         debootstrap --variant=minbase --include=python3-venv "$userland" "$work/$name" "$mirror" "$script" >"$log" 2>&1 || code=$?
         if [ $code = 0 ]; then
             give "$work/$name/given" "$(chroot "$work/$name" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')"

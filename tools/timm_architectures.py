@@ -46,7 +46,7 @@ HEAD = """/* Vision Transformers of timm {version}: the properties that their we
 
 
 def colours(name):
-    """The normalisation of images, if it is the same for all published weights."""
+    """The mean and standard deviation of images, if all published weights have the same."""
     found = {COLOURS.get((tuple(c.mean), tuple(c.std)), "UNKNOWN") for c in _registry._model_default_cfgs[name].cfgs.values()}
     return found.pop() if len(found) == 1 else "UNKNOWN"
 
@@ -95,7 +95,7 @@ def resampling(embeds):
 
 
 def pooling_heads(model, row):
-    """Heads of an EVA model's attention pooling, which uses exact GELU; 0 if it has none or as many as the blocks."""
+    """Heads of an EVA model's attention pooling, which uses exact GELU; 0 without such pooling or if the blocks have as many."""
     pool = getattr(model, "attn_pool", None)
     if pool is None:
         return 0
@@ -108,7 +108,7 @@ USUAL = {("CLS", 1), ("REGISTERS", 0), ("PATCH_NORM", 0), ("NORM_PRE", 0), ("FIN
 
 
 def parts_of(model, tokens):
-    """Parts that the tensors show, unless a file lacks them or the model was created with other arguments."""
+    """Parts that the tensors usually show, but not if a file lacks them or the model was created with other arguments."""
     def norm(part, name):
         return not isinstance(getattr(part, name, None), (torch.nn.Identity, type(None)))
 
@@ -126,7 +126,7 @@ def facts(name, module, model):
     attention = block.attns[0].attn if hasattr(block, "attns") else getattr(block, "attn", block)
     mlp = getattr(block, "mlp", None)
     norm = getattr(block, "norm1", None) or getattr(block, "in_norm", None) or block.attns[0].norm
-    # A model whose parts cannot be inspected is not supported because of its blocks.
+    # If the parts of a block cannot be inspected, the library does not support the model anyway.
     activation = ACTIVATIONS.get(type(getattr(mlp, "act", None)).__name__, "GELU" if kind in ("PARALLEL", "OTHER") else None)
     patch = getattr(getattr(model, "embeds", getattr(model, "patch_embed", None)), "patch_size", None)
     patch = None if module == "vision_transformer_hybrid" else patch
@@ -135,7 +135,7 @@ def facts(name, module, model):
 
 
 def signature(state):
-    """The shape of the tensors without head and position grid; None for a model that is not plain."""
+    """The shapes of the tensors except head and position table; None if the model is not plain."""
     names = {re.sub(r"blocks\.\d+\.", "blocks.0.", key) for key in state}
     first = {key: tuple(value.shape) for key, value in state.items() if not key.startswith("head")}
     odd = [key for key in names if key.startswith(("norm_pre", "fc_norm", "attn_pool", "rope", "embeds", "patch_embed.backbone"))

@@ -4,8 +4,8 @@
   timm_verdicts.py RAGGEDVIT            write the table
   timm_verdicts.py RAGGEDVIT --print    print it
 
-RAGGEDVIT is the command line tool. For each published set of weights the script writes a checkpoint with the names and shapes but without
-values, and the config.json that timm writes, and inspects it with the tool. Needs torch and timm from PyPI.
+RAGGEDVIT is the command line tool. For each published set of weights the script writes a checkpoint with names and shapes but no values,
+and timm's config.json, and inspects them with the tool. Needs torch and timm from PyPI.
 """
 import argparse
 import collections
@@ -57,7 +57,7 @@ def config_of(name, model, cfg):
 
 
 def reasons(refusal):
-    """The parts that are missing, in few words."""
+    """Shortens a refusal to the unsupported parts."""
     parts = []
     for part in refusal.split("; "):
         part = part.split("the model has ")[-1].split(", which is not supported")[0]

@@ -27,14 +27,14 @@ fetch() {
             fail "neither pip nor venv works with $(command -v python3) (Debian: python3-venv)"
         pip=("$work/venv/bin/python" -m pip)
     fi
-    # pip rejects a file with another checksum.
+    # pip rejects files with another checksum.
     echo "$package==$version --hash=sha256:$sha256" >"$work/requirements.txt"
     "${pip[@]}" --disable-pip-version-check download --quiet --no-deps --only-binary :all: --require-hashes --retries 1 --timeout 20 \
         --dest "$work" --requirement "$work/requirements.txt" || fail "pip cannot download $package $version (see above)"
     mkdir "$work/server"
-    python3 -m zipfile -e "$work"/*.whl "$work/server" # without permissions
+    python3 -m zipfile -e "$work"/*.whl "$work/server" # does not set permissions
     chmod +x "$work/server/pytriton/tritonserver/bin/tritonserver"
-    # It exits 1 after its help.
+    # After printing its help, it exits with 1.
     "$work/server/pytriton/tritonserver/bin/tritonserver" --help >"$work/log" 2>&1 || grep -q '^Usage: tritonserver' "$work/log" ||
         fail "the server of $package $version does not start here: $(head -n 1 "$work/log")"
     rm -rf "$dir"

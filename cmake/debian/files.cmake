@@ -1,4 +1,4 @@
-# Run by cpack on what is installed, before the packages are made: what Debian wants each of them to hold.
+# Run by cpack on the installed files: adds files that Debian requires in each package.
 string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)
 function(compress file)
   execute_process(COMMAND gzip -9n ${file} COMMAND_ERROR_IS_FATAL ANY)

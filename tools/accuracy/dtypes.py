@@ -35,7 +35,7 @@ received keep=0.5
 fastervlm keep=0.5
 hiprune keep=0.5""".splitlines()
 
-# Points of top-1 that each type may lose.
+# The largest loss of top-1 of each type, in points.
 LIMITS = {"f16": 0.3, "bf16": 0.3, "int8": 0.7, "fp8": 0.7}
 ATS_LIMIT = 0.5
 
@@ -45,7 +45,7 @@ def verify(arguments, model, dtype, row):
     options += ["--threads", arguments.threads] if arguments.threads else []
     found = run("verify", model, "--backend", arguments.backend, "--dtype", dtype, "--against", arguments.against, "--against-dtype", "f32",
                 "--images", SHEET, *options, codes=(0, 1))
-    if model != MODEL:  # the file's weights in f32 are not those of the checkpoint
+    if model != MODEL:  # the f32 weights of the quantized file are not those of the checkpoint
         found["right_b"] = run("classify", MODEL, SHEET, "--backend", arguments.against, "--dtype", "f32", *options)["n_right"]
     return found
 

@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "examples" / "data"
 MODEL, SHEET, CLASSES = (DATA / name for name in ("deit_tiny_cifar10.safetensors", "cifar10_test_1000.png", "cifar10_test_1000.txt"))
 
-# A policy and its settings; after the bar, the top-1 of the same settings on all 10,000 test images, if known.
+# A policy and its settings; after the bar, its top-1 on all 10,000 test images, if known.
 ROWS = """none                            | 85.61
 l2 keep=0.9
 l2 keep=0.75                    | 85.31
@@ -84,7 +84,7 @@ def options_of(row):
 
 
 def write_report(path, benchmark, **facts):
-    """Writes the figures to path, if there is one."""
+    """Writes the figures to path, unless it is None."""
     if path:
         report = {"benchmark": benchmark, "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
                   "version": output([tool(), "--version"]).split()[1], **facts}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the errors of full-size models with random weights in each type with those of PyTorch (int8: torchao) in the same type.
+"""Compares the errors of full-size models with random weights with those of PyTorch (int8: torchao), for each type.
 
 For each model it makes a checkpoint with timm, writes a float64 reference (tools/reference/dump_reference.py) and runs `raggedvit verify
 --reference`. Prints a Markdown table; --json FILE also writes the figures. Exits 1 if an error is more than twice PyTorch's. Needs torch and
@@ -27,7 +27,7 @@ MODELS = {
 
 
 def make_checkpoint(name, n_classes, folder):
-    """Writes weights of trained magnitude: with timm's initialisation a deep model's output stays close to its input."""
+    """Writes weights with the magnitude of trained ones. With timm's initialisation, a deep model's output stays close to its input."""
     import safetensors.torch
     import timm
     import torch

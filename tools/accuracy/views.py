@@ -3,8 +3,9 @@
 small for 1000 images.
 
 A view is the sheet with each tile shifted by up to one pixel each way, mirrored or not; the first view is the sheet itself. For each type
-and policy the table has the images that are right only in f32 or only in the type, and the difference in points with its standard error,
-which counts tiles because the views of a tile are not independent. Prints a Markdown table; --json FILE also writes the figures.
+and policy the table has the number of images that are right only in f32 or only in the type, and the difference in points with its
+standard error. The error is over tiles, because the views of a tile are not independent. Prints a Markdown table; --json FILE also writes
+the figures.
 
 usage: tools/accuracy/views.py [--dtypes f16,bf16] [--backend cpu] [--policies "none;ats samples=196"] [--tiles N] [--json FILE]
 The environment variable RAGGEDVIT names the tool (default: build/release/tools/raggedvit). Exits 77 without numpy and Pillow."""
@@ -27,7 +28,7 @@ SHIFTS = [(0, 0)] + [(y, x) for y in (-1, 0, 1) for x in (-1, 0, 1) if (y, x) !=
 
 
 def views(n):
-    """[views, n tiles, rows, columns, channels]"""
+    """The views of the first n tiles: [views, n, rows, columns, channels]."""
     sheet = np.asarray(Image.open(SHEET).convert("RGB"))
     rows, columns = sheet.shape[0] // SIDE, sheet.shape[1] // SIDE
     tiles = sheet.reshape(rows, SIDE, columns, SIDE, 3).swapaxes(1, 2).reshape(-1, SIDE, SIDE, 3)[:n]
@@ -47,7 +48,7 @@ def write_sheet(folder, n):
 
 
 def right(folder, arguments, dtype, policy):
-    """[views, tiles]: whether the first class is the expected one."""
+    """Returns whether the first class is the expected one, [views, tiles], and the device."""
     found = run("classify", MODEL, folder / "sheet.png", "--tiles", SIDE, "--expect", folder / "classes.txt", "--backend", arguments.backend,
                 "--dtype", dtype, *options_of(policy), "--batch", 128)
     return np.array([image["top"][0]["class"] == image["expected"] for image in found["images"]]).reshape(-1, arguments.tiles), found["device"]

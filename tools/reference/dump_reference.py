@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what a model of timm or transformers computes in float64, for `raggedvit verify MODEL --reference DUMP` with the same weights.
+"""Writes the float64 outputs of a timm or transformers model, for `raggedvit verify MODEL --reference DUMP` with the same weights.
 
   dump_reference.py --timm NAME [--checkpoint FILE] --out DUMP.safetensors
   dump_reference.py --transformers DIR --out DUMP.safetensors
@@ -10,10 +10,10 @@ DUMP has float32 tensors, with outputs rounded from float64:
   pooled    [n, width], the input of the head (timm)
   features  [n, tokens, width], all rows after the final norm
 Its metadata has the source, the model, and for each output the largest error of PyTorch itself on the CPU in float32, float16 and bfloat16,
-relative to the largest value (verify allows twice that), and the relative root mean square error. With torchao also in int8: row-scaled
-activations by channel-scaled block weights, the rest in bfloat16.
+relative to the largest value (verify allows twice that), and the relative root mean square error. With torchao also in int8: activations
+scaled per row, block weights scaled per channel, and the rest in bfloat16.
 
-Needs torch, numpy, safetensors and the library in question from PyPI.
+Needs torch, numpy, safetensors, and timm or transformers from PyPI.
 """
 import argparse
 import copy
@@ -130,7 +130,7 @@ def run(source, model, images):
 
 
 def in_int8(model):
-    """The model in bfloat16 with the linear layers of its blocks in int8; None without torchao."""
+    """Returns the model in bfloat16 with the linear layers of its blocks in int8, or None without torchao."""
     import torch
 
     try:
