@@ -51,33 +51,34 @@ up to 256 bytes. `tools/memory_page.py` writes this page from `core/plan/arrays.
 library plans the memory.
 
 * B is max_images, D the model's dim, H n_heads, e the bytes of an element of the model's dtype.
-* R is the most rows of a batch before pruning: B * tokens, or max_tokens with variable resolution.
-  L is the most tokens of an image: the model's tokens, or max_len. R_before, R_after and L_before
-  are those before and after a stage, R_1 those after the first stage and R_last those after the
-  last one.
-* With variable resolution, let f(n) be the tokens that a stage leaves of n, L_i the most tokens of
-  an image before the stage, p = f(L_i) and c the largest L_i f(n) - p n. The rows after the stage
-  are then the least of the rows before it, B times the largest f(n), and (p * rows before + B c) /
-  L_i.
+* R is the maximum number of rows of a batch before pruning: B * tokens, or max_tokens with variable
+  resolution. L is the maximum number of tokens of an image: the model's tokens, or max_len.
+  R_before, R_after and L_before are these before and after a stage, R_1 is R after the first stage
+  and R_last after the last one.
+* With variable resolution, let f(n) be the number of tokens that a stage keeps of n, L_i the maximum
+  number of tokens of an image before the stage, p = f(L_i), and c the maximum of L_i f(n) - p n. The
+  rows after the stage are then the minimum of the rows before it, B times the maximum of f(n), and
+  (p * rows before + B c) / L_i.
 * G is the number of merge groups: R / merge^2. A batch has at most min(G, (G + (window - 1) B) /
   window) attention windows.
-* W is the widest of what a row holds in turn: 3 D (4 D if blocks have a norm before proj), channels
-  * patch_size^2 * patch_frames rounded up to 8 (with e 2: twice), and mlp_dim (twice with a gated
-  MLP of a quantized model, or with a norm before fc2). On the CPU mlp_dim comes behind 3 D, not in
-  its place. mlp_dim is rounded up to 8, for int8 to 16 and for fp8 to 32.
+* W is the maximum of the values that a row holds at different times: 3 D (4 D if blocks have a norm
+  before proj), channels * patch_size^2 * patch_frames rounded up to 8 (twice that if e is 2), and
+  mlp_dim (twice that with a gated MLP of a quantized model, or with a norm before fc2). On the CPU,
+  a row holds 3 D and mlp_dim at the same time. mlp_dim is rounded up to 8, for int8 to 16 and for
+  fp8 to 32.
 * P is B, or 2 B for RVIT_POOLING_CLS_MEAN. The pooled width is D, or 2 D for that pooling and for
   distilled models. The input values are B * channels * image_height * image_width, or R times the
   values of a patch.
 
-"Device" is device memory. "Upload" and "readback" are mapped memory. "Device, upload" is a table
-that is copied once, when the session is created; "device, readback" is a result that is copied once
-per run: both memories hold it. With `dense_fallback` other sessions are timed first, one after
-another; each size is then the largest of all these sessions. HOST, FIXED, RUN and IMAGES stand for
-the values of `rvit_input_memory` and `rvit_input_kind`.
+"Device" is device memory. "Upload" and "readback" are mapped memory. "Device, upload" and "device,
+readback" are arrays in both memories: a table that is copied once, when the session is created, and
+a result that is copied once per run. With `dense_fallback`, other sessions are timed first, one
+after another; each size is then the maximum of all these sessions. HOST, FIXED, RUN and IMAGES are
+values of `rvit_input_memory` and `rvit_input_kind`.
 
 """
 BOTTOM = """
-The host size also includes the session object and its plan. The sizes do not include what a backend needs in addition:
+The host size also includes the session object and its plan. The sizes do not include this additional memory of the backends:
 
 | memory | backend | size |
 |---|---|---|
@@ -86,8 +87,8 @@ The host size also includes the session object and its plan. The sizes do not in
 | | Vulkan | at most 1 KiB, plus 1 KiB per block and stage |
 | | CUDA | at most 4 KiB + 32 bytes per image; `ats`: another 4 KiB + 16 bytes per token of the batch; 32 MiB if cuBLASLt uses split-K; while a `fixed_batch` session is created, an input and an output of a GEMM, on which cuBLASLt algorithms are timed |
 
-Memory that drivers keep for themselves is unknown. A stream of the caller's keeps the list of ops
-of its longest recording. On the CPU, all buffers come from the device's allocator too.
+The memory that drivers use internally is unknown. A stream of the caller keeps the list of ops of
+its longest recording. On the CPU, all buffers come from the device's allocator, too.
 """
 
 
@@ -124,7 +125,7 @@ def rows(macro):
 def page():
     head = "| memory | array | bytes | elements | if |\n|---|---|---|---|---|\n"
     return (TOP + "## Arrays of a session\n\n" + head + "\n".join(rows("RVIT_SESSION_ARRAY")) + "\n\n## Arrays of each prune stage\n\n" + head +
-            "\n".join(rows("RVIT_STAGE_ARRAY")) + "\n\n## What else is allocated\n" + BOTTOM)
+            "\n".join(rows("RVIT_STAGE_ARRAY")) + "\n\n## Other allocations\n" + BOTTOM)
 
 
 def main():
@@ -132,7 +133,7 @@ def main():
     if "--check" not in sys.argv[1:]:
         PAGE.write_text(text)
     elif not PAGE.exists() or PAGE.read_text() != text:
-        raise SystemExit("docs/memory.md is out of date: run tools/memory_page.py and commit what it writes")
+        raise SystemExit("docs/memory.md is out of date: run tools/memory_page.py and commit the page")
 
 
 if __name__ == "__main__":
