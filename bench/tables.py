@@ -106,13 +106,13 @@ def accuracy(reports):
     said = ", ".join(on[:-1]) + " and " + on[-1] if len(on) > 1 else on[0]
     text = paragraph(f"""Top-1 accuracy in percent of the demo checkpoint (DeiT-Tiny) on the first {found['tiles']} test images of
         CIFAR-10, in {found['dtype']}, {measured(found)} on {found['date'][:10]}. "Tokens" is the mean count per image after each stage, CLS token
-        included. {link(found, found['file'])} has {len(settings)} settings; between {said} the largest difference in any of them is
+        included. {link(found, found['file'])} has {len(settings)} settings; the largest difference between {said} in any of them is
         {spread:.1f} points.""")
     if timed:
         where = "; ".join(f"{r['device']['backend']} is an {r['device']['name']} in {r['dtype']} at batch {r['results'][0]['batch']}"
                           f" ({link(r)})" for r in timed)
         text += "\n\n" + paragraph(f"""The last column{'s give' if len(timed) > 1 else ' gives'} images per second on the same tiles,
-            divided by those of the dense forward: {where}. Below 1, pruning costs more than it saves.""")
+            divided by those of the dense forward: {where}. Below 1, pruning costs more time than it saves.""")
     return text + "\n\n" + table(["policy", "setting", "tokens", "top-1"] + [f"{r['device']['backend']}, x dense" for r in timed], rows)
 
 
@@ -134,26 +134,27 @@ def accuracy_dtypes(reports):
                           f"{sum(r['decisions'] for r in pruned):,}", f"{sum(r['within_margin'] for r in pruned):,}",
                           f"{sum(r['beyond_margin'] for r in pruned):,}", f"{max(r['score_error_rms'] for r in pruned):.1e}"])
         said.append(f"{names[report['backend']]}: {report['results'][0]['device']} ({link(report)}, {report['date'][:10]})")
-    text = paragraph(f"""The demo checkpoint (DeiT-Tiny, weights of f16) on the first {found[0]['tiles']} test images of CIFAR-10,
-        {' and '.join(sorted({measured(r) for r in found}))}. In
-        a column: top-1 in percent / images in a hundred whose class is that of f32 / images in a thousand that keep other tokens than in
+    text = paragraph(f"""The demo checkpoint (DeiT-Tiny, weights in f16) on the first {found[0]['tiles']} test images of CIFAR-10,
+        {' and '.join(sorted({measured(r) for r in found}))}. Each column
+        has: top-1 in percent / images in percent with the same class as in f32 / images per thousand that keep other tokens than in
         f32. {'; '.join(said)}.""")
     cells = [[name, setting.replace("=", " "), f"{100 * top1:.1f}"] +
              [f"{100 * rows[name, setting]['top1']:.1f} / {100 * rows[name, setting]['agreement']:.1f} / "
               f"{1000 * rows[name, setting]['different_sets'] / found[0]['tiles']:.0f}" if (name, setting) in rows else "-"
               for _, rows in columns] for (name, setting), top1 in f32.items()]
     text += "\n\n" + table(["policy", "setting", "f32"] + [head for head, _ in columns], cells)
-    text += "\n\n" + paragraph("""Over all policies: the largest loss of top-1 in points, of all policies but ats and of ats, the error of the dense forward's logits, the
-        decisions that were judged after the same earlier ones, those of them that differ from f32's with a margin that the type explains,
-        and beyond it; and the relative error of scores in the root mean square, of the stage where it is largest.""")
-    return text + "\n\n" + table(["type", "on", "loss", "of ats", "logits, rms", "largest", "decisions", "near-ties", "beyond", "scores, rms"], worst)
+    text += "\n\n" + paragraph("""Over all policies: the largest loss of top-1 in points, for all policies except ats and for ats; the error of the dense forward's logits;
+        the number of decisions that were compared, which are those after equal earlier decisions; how many of them differ from f32's within
+        the margin that the type explains, and beyond it; and the relative root mean square error of scores, in the stage where it is
+        largest.""")
+    return text + "\n\n" + table(["type", "on", "loss", "ats", "logits, rms", "largest", "decisions", "within margin", "beyond", "scores, rms"], worst)
 
 
 def accuracy_random(reports):
     """Errors of models with random weights, next to PyTorch's."""
     found = reports.find("accuracy_random")
-    text = paragraph(f"""Models of full size with random weights, {found['results'][0]['n_images']} images of noise, {measured(found)} on the CPU: what the
-        outputs are off from float64, in the root mean square relative to that of the outputs, and at most, relative to the largest
+    text = paragraph(f"""Full-size models with random weights, {found['results'][0]['n_images']} images of noise, {measured(found)} on the CPU: the error of the
+        outputs from float64, as relative root mean square and as largest error relative to the largest output
         ({link(found)}, {found['date'][:10]}; {found['results'][0]['source']}, torchao for int8). At most twice PyTorch's largest is
         allowed.""")
     return text + "\n\n" + table(
@@ -205,7 +206,7 @@ def forwards(reports):
     ideal = [f"{100 * images_per_second(rows[(base, 64, k)]) / images_per_second(rows[(base, 64, None)]) / ideal_speed_up(base, k):.0f} %"
              for k in (0.5, 0.2)]
     text = f"""Measured against its own dense forward, the pruned DeiT-B at batch 64 reaches {ideal[0]} (keep 0.5) and {ideal[1]} (keep
-        0.2) of the speed-up that its count of multiplications (MACs) allows."""
+        0.2) of the speed-up that its number of multiplications (MACs) allows."""
     return "\n\n".join(out + [paragraph(text)])
 
 
@@ -226,11 +227,11 @@ def attention(reports):
 
     compared, lost = comparisons(run), losses(run)
     text = paragraph(f"""Over {len(rows)} points raggedvit is {mean(FLASH):.2f} times as fast as FlashAttention-2 and {mean(TRITON):.2f}
-        times as fast as the Triton kernel (geometric means). A baseline is faster in {len(lost)} of the {len(compared)} cells measured
+        times as fast as the Triton kernel (geometric means). A baseline is faster at {len(lost)} of the {len(compared)} measured combinations of point and baseline
         ([which](bench/README.md#where-a-baseline-is-faster)).""")
     bold = any("**" in cell for line in lines for cell in line)
     head = paragraph(f"""GPU microseconds per call, {machine(run)}, in f16, with 12 heads of 64 channels ({link(run)}). The time
-        is that of a CUDA graph's replay, so no host time is in it. FlashAttention-2 is the kernel that PyTorch ships. The Triton kernel
+        is that of a CUDA graph's replay, without host time. FlashAttention-2 is the kernel that PyTorch ships. The Triton kernel
         is ours, with the best of eleven tiles at each point. "SDPA, padded" pads to the longest image and has no mask, so its result is
         wrong on ragged batches; "SDPA, key mask" is right. {'A figure in bold is faster than raggedvit.' if bold else
         'raggedvit is the fastest in every row of this table.'}""")
@@ -254,9 +255,9 @@ def losses(run):
 
 def worst(reports):
     found = losses(reports.find("baselines", "attention"))
-    text = paragraph(f"A baseline is faster in {len(found)} cell{'' if len(found) == 1 else 's'}{'; the worst three' if len(found) > 3 else ''}:")
+    text = paragraph(f"A baseline is faster at {len(found)} combination{'' if len(found) == 1 else 's'} of point and baseline{'; the worst three' if len(found) > 3 else ''}:")
     rows = [[what, baseline, f"{ours:.2f}", f"{theirs:.2f}", f"{ratio:.3f}"] for ratio, what, baseline, ours, theirs in found[:3]]
-    return text + "\n\n" + table(["cell", "baseline", "raggedvit, us", "baseline, us", "baseline's time over ours"], rows) if rows else text
+    return text + "\n\n" + table(["point", "baseline", "raggedvit, us", "baseline, us", "baseline's time over ours"], rows) if rows else text
 
 
 CPU_BASELINES = {"f32": ("raggedvit", "OpenVINO", "ONNX Runtime", "PyTorch"), "bf16": ("raggedvit", "OpenVINO", "PyTorch"),
@@ -291,8 +292,8 @@ def cpu_baselines(reports):
     text = paragraph(f"""Milliseconds per image for whole forwards at 224 pixels, from host memory to host memory, one batch at a time,
         {measured(found)} on virtual cores of an {found['machine']['cpu']} with {'AMX' if 'amx_tile' in found['machine']['flags'] else 'AVX-512'} (OpenVINO
         {versions['openvino'].split('-')[0]}, ONNX Runtime {versions['onnxruntime']}, PyTorch {versions['torch'].split('+')[0]},
-        {found['date'][:10]}, {link(found)}). Each program has the best of its settings ([which](bench/notes/cpu-baselines.md)); the fastest of a type is in bold. The host is
-        shared and its clock varies by up to two from point to point: compare within a row. In bf16 raggedvit is
+        {found['date'][:10]}, {link(found)}). Each program uses its best settings ([list](bench/notes/cpu-baselines.md)); the fastest of a type is in bold. The host is
+        shared and its clock varies by up to a factor of two between points, so compare only within a row. In bf16 raggedvit is
         {against("openvino bf16", "raggedvit bf16")}, in f32 {against("openvino f32", "raggedvit f32")}, in int8
         {against("openvino int8", "raggedvit int8")}.""")
     return text + "\n\n" + table(["", "model", "batch"] + [f"{dtype}: " + " / ".join(names) for dtype, names in shown.items()] + [
@@ -310,7 +311,7 @@ def calls(reports):
     versions, runs = found["versions"], found["runs"]
     text = paragraph(f"""Host microseconds of one eager call from Python {'.'.join(versions['python'].split('.')[:2])},
         {machine(found)}, in f16, with 12 heads of 64 channels ({link(found)}): the median of {len(runs)} runs' medians, and in brackets
-        the least and the greatest of them. "Triton, prebuilt" passes by Triton's own launcher.""")
+        their minimum and maximum. "Triton, prebuilt" skips Triton's lookup of the compiled kernel.""")
     rows = []
     for name in runs[0][0]["python_us"]:
         each = [sorted(median(point, "python_us", name) for run in runs for point in run if point["point"] == key) for key, _ in CALLS]
