@@ -339,7 +339,7 @@ RVIT_DEVICE bool exceeds(float exponent)
 
 /* A row whose maximum exceeds its offset gets a new offset, independent of other rows. */
 template <int D, int MT, bool FULL>
-RVIT_DEVICE void follow_maximum(const float (&s)[MT][KEYS / 8][4], warp_state<D, MT> &w, float scale, int live)
+RVIT_DEVICE void update_offset(const float (&s)[MT][KEYS / 8][4], warp_state<D, MT> &w, float scale, int live)
 {
     float maximum[MT][2], exponent = 0.0f;
 #pragma unroll
@@ -368,7 +368,7 @@ RVIT_DEVICE void follow_maximum(const float (&s)[MT][KEYS / 8][4], warp_state<D,
 
 /* The weights for 16 keys, packed as the A fragment of an mma. */
 template <typename T, int D, int MT, bool BIAS_STATS>
-RVIT_DEVICE void weigh(uint32_t (&p)[MT][4], const float (&s)[MT][KEYS / 8][4], warp_state<D, MT> &w, float scale, int n)
+RVIT_DEVICE void compute_weights(uint32_t (&p)[MT][4], const float (&s)[MT][KEYS / 8][4], warp_state<D, MT> &w, float scale, int n)
 {
 #pragma unroll
     for (int m = 0; m < MT; m++) {
@@ -499,10 +499,10 @@ RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &
                 multiply_keys<T, D, MT, WARPS, true>(s, w, offsets, b * BLOCK, KEYS);
             uint32_t p[2][MT][4];
             const float scale = complete_scores<MT, true, BIAS_STATS>(s, params, work, row, work.length - left + b * KEYS, KEYS);
-            follow_maximum<D, MT, true>(s, w, scale, KEYS);
-            weigh<T, D, MT, BIAS_STATS>(p[0], s, w, scale, 0);
+            update_offset<D, MT, true>(s, w, scale, KEYS);
+            compute_weights<T, D, MT, BIAS_STATS>(p[0], s, w, scale, 0);
             multiply_values<T, D, MT, WARPS>(w, p[0], values, 0);
-            weigh<T, D, MT, BIAS_STATS>(p[1], s, w, scale, 1);
+            compute_weights<T, D, MT, BIAS_STATS>(p[1], s, w, scale, 1);
             if (queries_in_smem<D, MT, WARPS>::YES)
                 copy.sync(); /* keeps the compiler from hoisting loads, for which there are no registers */
             if (AHEAD) {
@@ -519,9 +519,9 @@ RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &
             multiply_keys<T, D, MT, WARPS, true>(s, w, offsets, 0, KEYS);
         uint32_t p[2][MT][4];
         const float scale = complete_scores<MT, true, BIAS_STATS>(s, params, work, row, work.length - left, KEYS);
-        follow_maximum<D, MT, true>(s, w, scale, KEYS);
-        weigh<T, D, MT, BIAS_STATS>(p[0], s, w, scale, 0);
-        weigh<T, D, MT, BIAS_STATS>(p[1], s, w, scale, 1);
+        update_offset<D, MT, true>(s, w, scale, KEYS);
+        compute_weights<T, D, MT, BIAS_STATS>(p[0], s, w, scale, 0);
+        compute_weights<T, D, MT, BIAS_STATS>(p[1], s, w, scale, 1);
         if (queries_in_smem<D, MT, WARPS>::YES)
             warp_sync();
         left -= KEYS;
@@ -534,12 +534,12 @@ RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &
     if (!AHEAD)
         multiply_keys<T, D, MT, WARPS, false>(s, w, offsets, 0, left);
     const float scale = complete_scores<MT, false, BIAS_STATS>(s, params, work, row, work.length - left, left);
-    follow_maximum<D, MT, false>(s, w, scale, left);
+    update_offset<D, MT, false>(s, w, scale, left);
 #pragma unroll
     for (int n = 0; n < 2; n++)
         if (n * 16 < left) {
             uint32_t p[MT][4];
-            weigh<T, D, MT, BIAS_STATS>(p, s, w, scale, n);
+            compute_weights<T, D, MT, BIAS_STATS>(p, s, w, scale, n);
             multiply_values<T, D, MT, WARPS>(w, p, offsets.v, n);
         }
 }

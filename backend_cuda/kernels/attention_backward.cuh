@@ -277,7 +277,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct back
     }
 
     /* Turns logits into weights. left: the image's other rows from these on. */
-    __device__ __forceinline__ void weigh(float (&s)[MT][2][4], const float (&logits)[2][2], float scale, int left)
+    __device__ __forceinline__ void compute_weights(float (&s)[MT][2][4], const float (&logits)[2][2], float scale, int left)
     {
 #pragma unroll
         for (int n = 0; n < 2; n++)
@@ -309,7 +309,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct back
         multiply(s, x, (int)x_at + chunk);
         load_numbers(logits[0], deltas[0], numbers, 0);
         load_numbers(logits[1], deltas[1], numbers, 1);
-        weigh(s, logits, params.scale, work.length - other);
+        compute_weights(s, logits, params.scale, work.length - other);
         if (OWN_KEYS && MT > 1)
             add(d_y, s, (int)y_at + transposed);
         multiply(g, y, (int)y_at + chunk);

@@ -76,7 +76,7 @@ template <typename T, int HALVES> struct direct_attention {
     }
 
     /* Before the block that starts with this half. Before the first block there is nothing to rescale. */
-    __device__ __forceinline__ void follow_maximum(int first, float scale)
+    __device__ __forceinline__ void update_offset(int first, float scale)
     {
         float maximum[2], exponent = 0.0f;
 #pragma unroll
@@ -167,7 +167,7 @@ template <typename T, int HALVES> struct direct_attention {
             if (n > 0 && n % 2 == 0 && n * 16 >= work.length)
                 break;
             if (n % 2 == 0)
-                a.follow_maximum(n, params.scale);
+                a.update_offset(n, params.scale);
             a.multiply_values(n, params.scale);
         }
         a.store(params, work, row);

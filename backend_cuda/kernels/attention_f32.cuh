@@ -55,7 +55,8 @@ RVIT_DEVICE void multiply_keys_f32(float (&s)[2][4], const float *q, const float
 }
 
 /* One step of the online softmax: scores become weights p, and output and sum are rescaled to the new maximum. */
-RVIT_DEVICE void weigh_f32(float (&out)[2][4][4], float (&maximum)[2], float (&sum)[2], const float (&s)[2][4], float *p, int tx, int ty)
+RVIT_DEVICE void compute_weights_f32(float (&out)[2][4][4], float (&maximum)[2], float (&sum)[2], const float (&s)[2][4], float *p, int tx,
+                                     int ty)
 {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -163,7 +164,7 @@ RVIT_DEVICE void attend_f32(const rvit_cu_attention_params &params)
                 cls[(long long)key * params.n_heads] = s[0][j];
         }
         warp_sync(); /* the previous block's weights have been read */
-        weigh_f32(out, maximum, sum, s, p, tx, ty);
+        compute_weights_f32(out, maximum, sum, s, p, tx, ty);
         warp_sync();
         multiply_values_f32(out, p, v, pitch, dim, tx, ty);
     }

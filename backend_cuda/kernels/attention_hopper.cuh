@@ -1,6 +1,6 @@
 /* Attention of long images on sm_90a: 64 query rows per warpgroup, wgmma, TMA copies. An image of params.min_rows rows or more is long.
-   The other images of a launch run the code of attention.cuh in the same kernel, so the images in a batch do not affect each other's
-   bits. Each value of a row is computed by the same operations in the same order, wherever the row is. */
+   Short images run the code of attention.cuh in the same kernel, so the images of a batch do not affect each other's bits. Each value of a
+   row is computed by the same operations in the same order, wherever the row is. */
 #ifndef RVIT_ATTENTION_HOPPER_CUH
 #define RVIT_ATTENTION_HOPPER_CUH
 
@@ -33,10 +33,10 @@ template <typename S> RVIT_DEVICE void hopper_init(const unsigned char *memory, 
     block_sync();
 }
 
-/* The rows of an image that is not long. With 80 channels and two CTAs per SM, head_dim must be a compile-time constant, or registers
+/* Computes the rows of a short image. With 80 channels and two CTAs per SM, head_dim must be a compile-time constant, or registers
    run out. */
 template <typename S>
-RVIT_DEVICE void attend_others(const rvit_cu_attention_params &params, const attention_work &work, unsigned char *memory)
+RVIT_DEVICE void attend_short(const rvit_cu_attention_params &params, const attention_work &work, unsigned char *memory)
 {
     const int STAGES = S::D == 64 ? RVIT_CU_STAGES_D64 : S::D == 80 ? RVIT_CU_STAGES_D80 : RVIT_CU_STAGES_D128;
     rvit_cu_attention_params known = params;
@@ -66,7 +66,7 @@ template <typename S> RVIT_DEVICE int hopper_groups(const attention_work &work)
     return min(S::GROUPS, (work.length - work.row_block * (S::GROUPS * 64) + 63) / 64);
 }
 
-/* A CTA with one tile, without producer warps. */
+/* A warpgroup's rows in a CTA with one tile, without producer warps. */
 template <typename S>
 RVIT_DEVICE void hopper_group(const rvit_cu_attention_hopper_params &params, const attention_work &work, const unsigned char *memory,
                               int group, int groups)
@@ -101,7 +101,7 @@ template <typename S> RVIT_DEVICE void attend_one(const rvit_cu_attention_hopper
         hopper_init<S>(memory, groups, threadIdx.x, blockDim.x);
         hopper_group<S>(params, work, memory, group, groups);
     } else
-        attend_others<S>(params.rows, find_work(params.rows), memory);
+        attend_short<S>(params.rows, find_work(params.rows), memory);
 }
 
 RVIT_DEVICE uint4 bits_of(float a, float b, float c, float d)
@@ -141,7 +141,7 @@ template <typename S> RVIT_DEVICE void hopper_add_sums(hopper_state<S> &w, uint3
    the keys with its own copies, then the first adds the sums of the second. */
 template <typename S> RVIT_DEVICE void attend_split_kv(const rvit_cu_attention_hopper_params &params)
 {
-    typedef hopper_shape<typename S::T, S::D, S::KEYS, 2, S::STAGES, false> others;
+    typedef hopper_shape<typename S::T, S::D, S::KEYS, 2, S::STAGES, false> short_shape;
     RVIT_DYNAMIC_SHARED(memory);
     attention_work work = find_work(params.rows);
     const int group = shuffle((int)(threadIdx.x / 128), 0), thread = threadIdx.x & 127;
@@ -150,7 +150,7 @@ template <typename S> RVIT_DEVICE void attend_split_kv(const rvit_cu_attention_h
     if (work.length < params.min_rows) {
         if (work.row_block % 2 == 0) {
             work.row_block /= 2;
-            attend_others<others>(params.rows, work, memory);
+            attend_short<short_shape>(params.rows, work, memory);
         }
         return;
     }
@@ -201,9 +201,10 @@ struct tile_slot {
     }
 };
 
-/* The producer of a persistent CTA: it copies the next tile's rows during the current tile. Returns whether shorter images were skipped. */
+/* The producer of a persistent CTA: it copies the next tile's rows during the current tile. Returns whether shorter images were
+   skipped. */
 template <typename S>
-RVIT_DEVICE bool hopper_produce(const rvit_cu_attention_hopper_params &params, const unsigned char *memory, int least, int below,
+RVIT_DEVICE bool hopper_produce(const rvit_cu_attention_hopper_params &params, const unsigned char *memory, int least_rows, int end_rows,
                                 tile_position &at)
 {
     const hopper_memory<S> m(memory);
@@ -212,7 +213,7 @@ RVIT_DEVICE bool hopper_produce(const rvit_cu_attention_hopper_params &params, c
     hopper_stage<S> keys_at = {0, 1}, values_at = {0, 1};
     for (int parity = 1;; parity ^= 1) {
         attention_work work;
-        const bool more = walk.next(params, S::GROUPS * 64, least, below, work);
+        const bool more = walk.next(params, S::GROUPS * 64, least_rows, end_rows, work);
         const hopper_copy<S> copy = {params, work, m};
         if ((threadIdx.x & 31) == 0) {
             if (more)
@@ -263,10 +264,10 @@ RVIT_DEVICE bool hopper_tiles(const rvit_cu_attention_hopper_params &params, con
     }
 }
 
-/* The same for images that are not long. The consumers load the rows themselves; one barrier publishes a tile, the other confirms that
-   all have read it. */
+/* The producer for short images, whose rows the consumers load themselves. One barrier publishes a tile, the other confirms that all have
+   read it. */
 template <typename S>
-RVIT_DEVICE void other_produce(const rvit_cu_attention_hopper_params &params, const unsigned char *memory, tile_position at)
+RVIT_DEVICE void short_produce(const rvit_cu_attention_hopper_params &params, const unsigned char *memory, tile_position at)
 {
     const tile_slot slot = {(shared_address(memory) + 1023) & ~1023u};
     tile_walk walk(at);
@@ -280,7 +281,7 @@ RVIT_DEVICE void other_produce(const rvit_cu_attention_hopper_params &params, co
     }
 }
 
-template <typename S> RVIT_DEVICE void other_tiles(const rvit_cu_attention_hopper_params &params, unsigned char *memory)
+template <typename S> RVIT_DEVICE void short_tiles(const rvit_cu_attention_hopper_params &params, unsigned char *memory)
 {
     for (;;) {
         group_sync(HOPPER_PUBLISHED, S::GROUPS * 128 + 32);
@@ -289,7 +290,7 @@ template <typename S> RVIT_DEVICE void other_tiles(const rvit_cu_attention_hoppe
         group_sync(HOPPER_READ, S::GROUPS * 128 + 32);
         if (work.length == 0)
             return;
-        attend_others<S>(params.rows, work, memory + 2048);
+        attend_short<S>(params.rows, work, memory + 2048);
     }
 }
 
@@ -299,7 +300,7 @@ template <typename S, typename LARGE_BLOCK> RVIT_DEVICE void attend_tiles(const 
 {
     RVIT_DYNAMIC_SHARED(memory);
     const bool HAS_LARGE_BLOCK = LARGE_BLOCK::KEYS != S::KEYS;
-    const int THREADS = S::GROUPS * 128, below = HAS_LARGE_BLOCK ? params.large_block_rows : INT_MAX;
+    const int THREADS = S::GROUPS * 128, end_rows = HAS_LARGE_BLOCK ? params.large_block_rows : INT_MAX;
     if (HAS_LARGE_BLOCK)
         hopper_init<LARGE_BLOCK>(memory, S::GROUPS, threadIdx.x, blockDim.x);
     hopper_init<S>(memory, S::GROUPS, threadIdx.x, blockDim.x);
@@ -313,8 +314,8 @@ template <typename S, typename LARGE_BLOCK> RVIT_DEVICE void attend_tiles(const 
                 return;
             group_sync(HOPPER_READ, THREADS + 32);
         }
-        if (hopper_produce<S>(params, memory, params.min_rows, below, at))
-            other_produce<S>(params, memory, at);
+        if (hopper_produce<S>(params, memory, params.min_rows, end_rows, at))
+            short_produce<S>(params, memory, at);
         return;
     }
     take_registers<S::REGISTERS>();
@@ -324,7 +325,7 @@ template <typename S, typename LARGE_BLOCK> RVIT_DEVICE void attend_tiles(const 
         group_sync(HOPPER_READ, THREADS + 32);
     }
     if (hopper_tiles<S>(params, memory, shuffle((int)(recompute(threadIdx.x) / 128), 0), !HAS_LARGE_BLOCK))
-        other_tiles<S>(params, memory);
+        short_tiles<S>(params, memory);
 }
 
 /* LARGE_BLOCK equals S if CTAs are not persistent. */

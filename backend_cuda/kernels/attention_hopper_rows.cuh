@@ -248,8 +248,7 @@ template <int N> RVIT_DEVICE float hopper_maximum(const float (&s)[N], int h)
 
 /* A row whose maximum exceeds its offset gets a new offset. Returns whether a row of the warp did; then factor rescales the older
    weights. */
-template <typename S, int N>
-RVIT_DEVICE bool hopper_follow_maximum(const float (&s)[N], hopper_state<S> &w, float scale, float (&factor)[2])
+template <typename S, int N> RVIT_DEVICE bool hopper_update_offset(const float (&s)[N], hopper_state<S> &w, float scale, float (&factor)[2])
 {
     const float maximum[2] = {hopper_maximum(s, 0), hopper_maximum(s, 1)};
     const bool any = warp_any(exceeds(fmaxf(fmaf(maximum[0], scale, w.offset[0]), fmaf(maximum[1], scale, w.offset[1]))));
@@ -348,7 +347,7 @@ RVIT_DEVICE void hopper_block_ahead(uint32_t (&next)[N / 16][4], uint32_t (&p)[S
         hopper_release(m.queries_empty());
     if (live < N)
         hopper_mask(s, live);
-    const bool any = hopper_follow_maximum(s, w, scale, factor);
+    const bool any = hopper_update_offset(s, w, scale, factor);
     hopper_exp(s, w, scale);
     wgmma_wait<0>();
     keep_out_here(w);
@@ -394,7 +393,7 @@ RVIT_DEVICE void hopper_block_plain(uint32_t (&next)[N / 16][4], uint32_t (&p)[S
     copy.refill(at, first, true);
     if (live < N)
         hopper_mask(s, live);
-    if (hopper_follow_maximum(s, w, scale, factor))
+    if (hopper_update_offset(s, w, scale, factor))
         hopper_rescale(w, factor);
     hopper_exp(s, w, scale);
     hopper_pack<typename S::T>(next, s);
@@ -461,7 +460,7 @@ RVIT_DEVICE void hopper_rows(hopper_state<S> &w, const hopper_memory<S> &m, cons
         wgmma_wait<0>();
         keep_here(s);
         hopper_release(m.keys_empty(at.stage));
-        hopper_follow_maximum(s, w, scale, unused);
+        hopper_update_offset(s, w, scale, unused);
         hopper_exp(s, w, scale);
         hopper_pack<typename S::T>(p, s);
     }

@@ -6,7 +6,7 @@
 
 #include "attention.cuh"
 
-/* The CTA's next tile, counted from the first tile of the 32 images, and whether the current pass is a backward one. */
+/* The CTA's next tile, counted from the first tile of the 32 images, and whether the current pass deals tiles in reverse order. */
 struct tile_position {
     int next, back;
 
@@ -17,13 +17,14 @@ struct tile_position {
     }
 };
 
-/* Used by a whole warp; each lane holds one of 32 images. Images with fewer rows than `least`, or `below` and more, are skipped. */
+/* Used by a whole warp; each lane holds one of 32 images. Images with fewer than least_rows rows, or with end_rows and more, are
+   skipped. */
 struct tile_walk {
     tile_position at;
     int first;    /* of the 32 images */
     int begin, n; /* of the lane's image: its first tile and the number of its tiles */
     int all;      /* tiles of the 32 images */
-    int shorter;  /* whether a non-empty image with fewer rows than `least` was skipped */
+    int shorter;  /* whether a non-empty image with fewer than least_rows rows was skipped */
 
     __device__ __forceinline__ tile_walk(tile_position from) : at(from), first(-32), begin(0), n(0), all(0), shorter(0)
     {
@@ -32,15 +33,15 @@ struct tile_walk {
     {
         return rows_of_image(params.rows.cu_seqlens, i, params.rows.rows, params.rows.max_len);
     }
-    __device__ __forceinline__ void load(const rvit_cu_attention_hopper_params &params, int rows, int least, int below)
+    __device__ __forceinline__ void load(const rvit_cu_attention_hopper_params &params, int rows, int least_rows, int end_rows)
     {
         const int lane = (int)(threadIdx.x & 31);
         int length = 0;
         if (first + lane < params.n_images)
             length = image(params, first + lane).len;
         begin = all = 0;
-        shorter |= warp_any(length > 0 && length < least);
-        if (length < least || length >= below)
+        shorter |= warp_any(length > 0 && length < least_rows);
+        if (length < least_rows || length >= end_rows)
             length = 0;
         n = (length + rows - 1) / rows * params.rows.n_heads;
 #pragma unroll 1
@@ -52,7 +53,7 @@ struct tile_walk {
         }
     }
     /* rows: per tile. Returns false if there are no more tiles. */
-    __device__ __forceinline__ bool next(const rvit_cu_attention_hopper_params &params, int rows, int least, int below,
+    __device__ __forceinline__ bool next(const rvit_cu_attention_hopper_params &params, int rows, int least_rows, int end_rows,
                                          attention_work &work)
     {
         while (at.next >= all) {
@@ -61,7 +62,7 @@ struct tile_walk {
             if (first + 32 >= params.n_images)
                 return false;
             first += 32;
-            load(params, rows, least, below);
+            load(params, rows, least_rows, end_rows);
         }
         const int lane = find_first(warp_ballot(at.next >= begin && at.next < begin + n)), tile = at.next - shuffle(begin, lane);
         at.step();

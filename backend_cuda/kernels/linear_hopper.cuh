@@ -106,14 +106,14 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, epilogue_kind
             const bool is_whole = i < n_whole;
             const int half = first_half + (i - n_whole) * half_step, of_pairs = 2 * (pairs - whole);
             const unsigned pair = (unsigned)(is_whole ? cluster + i * clusters : whole + half / 2);
-            unsigned unit = pair / (unsigned)columns * 2, column = pair % (unsigned)columns;
+            unsigned half_row = pair / (unsigned)columns * 2, column = pair % (unsigned)columns;
             if (!is_whole && half < of_pairs)
-                unit += half % 2;
+                half_row += half % 2;
             if (!is_whole && half >= of_pairs)
-                unit = (unsigned)(pairs / columns * 2), column = (unsigned)(half - of_pairs);
+                half_row = (unsigned)(pairs / columns * 2), column = (unsigned)(half - of_pairs);
             tile t;
             t.blocks = BM / 64 >> (is_whole ? 0 : 1);
-            t.row = (int)unit * (BM / 2 * CLUSTER) + (CLUSTER > 1 ? cluster_rank() * t.blocks * 64 : 0);
+            t.row = (int)half_row * (BM / 2 * CLUSTER) + (CLUSTER > 1 ? cluster_rank() * t.blocks * 64 : 0);
             t.column = (int)column * BN;
             t.ahead = min(n - 1 - i, 2);
             return t;
