@@ -19,7 +19,7 @@ static const denial denials[] = {
     {VENDOR_AMD, VK_DRIVER_ID_AMD_PROPRIETARY, 0, 0, RVIT_TIER_MATRIX, "this driver crashes when asked for its cooperative matrices"},
 };
 
-static int concerns(const denial *d, const rvit_vk_driver *driver, rvit_tier tier)
+static int applies_to(const denial *d, const rvit_vk_driver *driver, rvit_tier tier)
 {
     return (d->vendor_id == 0 || d->vendor_id == driver->vendor_id) && (d->driver_id == 0 || d->driver_id == driver->id) &&
            driver->version >= d->first && (d->last == 0 || driver->version <= d->last) && tier >= d->tier;
@@ -28,7 +28,7 @@ static int concerns(const denial *d, const rvit_vk_driver *driver, rvit_tier tie
 const char *rvit_vk_denied(const rvit_vk_driver *driver, rvit_tier tier)
 {
     for (size_t i = 0; i < sizeof denials / sizeof denials[0]; i++)
-        if (concerns(&denials[i], driver, tier))
+        if (applies_to(&denials[i], driver, tier))
             return denials[i].reason;
     return NULL;
 }

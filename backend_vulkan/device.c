@@ -38,19 +38,19 @@ static rvit_status check_tier(const rvit_vk_physical *physical, rvit_tier tier)
 /* An integrated GPU computes about 1e11 MACs per second; drivers abort a submit after two to ten seconds. */
 #define INTEGRATED_SUBMIT_WORK 5e10
 
-static double submit_work(const rvit_vk_physical *physical, int64_t asked)
+static double submit_work(const rvit_vk_physical *physical, int64_t requested)
 {
-    if (asked != 0)
-        return asked > 0 ? (double)asked : 0.0;
+    if (requested != 0)
+        return requested > 0 ? (double)requested : 0.0;
     return physical->type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU ? INTEGRATED_SUBMIT_WORK : 0.0;
 }
 
 #define POLL_US 2000
 
-static int64_t poll_ns(const rvit_device_info *info, int32_t asked)
+static int64_t poll_ns(const rvit_device_info *info, int32_t requested)
 {
-    if (asked != 0)
-        return asked > 0 ? (int64_t)asked * 1000 : 0;
+    if (requested != 0)
+        return requested > 0 ? (int64_t)requested * 1000 : 0;
     return info->is_software ? 0 : POLL_US * 1000;
 }
 
@@ -66,7 +66,7 @@ static void lower_tier(rvit_vk_device *device, const char *reason)
 }
 
 /* Runs the self-test until it passes: first disables direct loads into matrices, then lowers the tier. */
-static rvit_status prove(rvit_vk_device *device, const rvit_device_desc *desc)
+static rvit_status run_self_tests(rvit_vk_device *device, const rvit_device_desc *desc)
 {
     while (device->proven_tier != device->base.info.tier) {
         const rvit_status status = rvit_vk_self_test(device);
@@ -120,7 +120,7 @@ static rvit_status start(rvit_vk_device *device, const rvit_device_desc *desc)
     RVIT_TRY(rvit_vk_dispatch_sizes_open(device, NULL, &device->dispatch_sizes));
     const rvit_detail kept = rvit_detail_keep();
     if (!desc->skip_self_test)
-        RVIT_TRY(rvit_detail_restore(&kept, prove(device, desc)));
+        RVIT_TRY(rvit_detail_restore(&kept, run_self_tests(device, desc)));
     device->base.info.native_dtypes = rvit_vk_native_dtypes(&device->physical, device->base.info.tier, device->enabled);
     return RVIT_OK;
 }

@@ -82,7 +82,7 @@ static rvit_status find_extensions(const rvit_vk_instance *instance, rvit_alloc 
     return RVIT_OK;
 }
 
-static uint32_t when(VkBool32 value, uint32_t bit)
+static uint32_t bit_if(VkBool32 value, uint32_t bit)
 {
     return value ? bit : 0;
 }
@@ -97,44 +97,44 @@ uint32_t rvit_vk_named_features(const void *chain, const char *const *extensions
         switch ((int64_t)at->sType) {
         case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES: {
             const VkPhysicalDeviceVulkan12Features *f = structure;
-            bits |= when(f->shaderFloat16, RVIT_VK_FLOAT16) | when(f->vulkanMemoryModel, RVIT_VK_MEMORY_MODEL) |
-                    when(f->vulkanMemoryModelDeviceScope, RVIT_VK_DEVICE_SCOPE) | when(f->timelineSemaphore, RVIT_VK_TIMELINE) |
-                    when(f->shaderInt8, RVIT_VK_INT8);
+            bits |= bit_if(f->shaderFloat16, RVIT_VK_FLOAT16) | bit_if(f->vulkanMemoryModel, RVIT_VK_MEMORY_MODEL) |
+                    bit_if(f->vulkanMemoryModelDeviceScope, RVIT_VK_DEVICE_SCOPE) | bit_if(f->timelineSemaphore, RVIT_VK_TIMELINE) |
+                    bit_if(f->shaderInt8, RVIT_VK_INT8);
             break;
         }
         case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES: {
             const VkPhysicalDeviceVulkan13Features *f = structure;
-            bits |= when(f->subgroupSizeControl, RVIT_VK_SUBGROUP_SIZE) | when(f->computeFullSubgroups, RVIT_VK_FULL_SUBGROUPS) |
-                    when(f->shaderIntegerDotProduct, RVIT_VK_DOT);
+            bits |= bit_if(f->subgroupSizeControl, RVIT_VK_SUBGROUP_SIZE) | bit_if(f->computeFullSubgroups, RVIT_VK_FULL_SUBGROUPS) |
+                    bit_if(f->shaderIntegerDotProduct, RVIT_VK_DOT);
             break;
         }
         case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES:
-            bits |= when(((const VkPhysicalDeviceShaderIntegerDotProductFeatures *)structure)->shaderIntegerDotProduct, RVIT_VK_DOT);
+            bits |= bit_if(((const VkPhysicalDeviceShaderIntegerDotProductFeatures *)structure)->shaderIntegerDotProduct, RVIT_VK_DOT);
             break;
         case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES: {
             const VkPhysicalDeviceSubgroupSizeControlFeatures *f = structure;
-            bits |= when(f->subgroupSizeControl, RVIT_VK_SUBGROUP_SIZE) | when(f->computeFullSubgroups, RVIT_VK_FULL_SUBGROUPS);
+            bits |= bit_if(f->subgroupSizeControl, RVIT_VK_SUBGROUP_SIZE) | bit_if(f->computeFullSubgroups, RVIT_VK_FULL_SUBGROUPS);
             break;
         }
         case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES: {
             const VkPhysicalDeviceShaderFloat16Int8Features *f = structure;
-            bits |= when(f->shaderFloat16, RVIT_VK_FLOAT16) | when(f->shaderInt8, RVIT_VK_INT8);
+            bits |= bit_if(f->shaderFloat16, RVIT_VK_FLOAT16) | bit_if(f->shaderInt8, RVIT_VK_INT8);
             break;
         }
         case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES: {
             const VkPhysicalDeviceVulkanMemoryModelFeatures *f = structure;
-            bits |= when(f->vulkanMemoryModel, RVIT_VK_MEMORY_MODEL) | when(f->vulkanMemoryModelDeviceScope, RVIT_VK_DEVICE_SCOPE);
+            bits |= bit_if(f->vulkanMemoryModel, RVIT_VK_MEMORY_MODEL) | bit_if(f->vulkanMemoryModelDeviceScope, RVIT_VK_DEVICE_SCOPE);
             break;
         }
         case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES:
-            bits |= when(((const VkPhysicalDeviceTimelineSemaphoreFeatures *)structure)->timelineSemaphore, RVIT_VK_TIMELINE);
+            bits |= bit_if(((const VkPhysicalDeviceTimelineSemaphoreFeatures *)structure)->timelineSemaphore, RVIT_VK_TIMELINE);
             break;
         case RVIT_VK_MATRIX_FEATURES_TYPE:
-            bits |= when(((const rvit_vk_matrix_features *)structure)->cooperativeMatrix, RVIT_VK_COOPERATIVE_MATRIX);
+            bits |= bit_if(((const rvit_vk_matrix_features *)structure)->cooperativeMatrix, RVIT_VK_COOPERATIVE_MATRIX);
             break;
         case RVIT_VK_BF16_FEATURES_TYPE: {
             const rvit_vk_bf16_features *f = structure;
-            bits |= when(f->shaderBFloat16Type, RVIT_VK_BF16_TYPE) | when(f->shaderBFloat16CooperativeMatrix, RVIT_VK_BF16_MATRIX);
+            bits |= bit_if(f->shaderBFloat16Type, RVIT_VK_BF16_TYPE) | bit_if(f->shaderBFloat16CooperativeMatrix, RVIT_VK_BF16_MATRIX);
             break;
         }
         default:
@@ -170,16 +170,16 @@ static void *link_chain(feature_chain *chain, uint32_t version, uint32_t extensi
 }
 
 rvit_status rvit_vk_find_features(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice device, uint32_t version,
-                                  int ask_for_matrices, uint32_t *out_bits)
+                                  int query_matrices, uint32_t *out_bits)
 {
     RVIT_TRY(find_extensions(instance, alloc, device, out_bits));
     if (version < VK_API_VERSION_1_2)
         return RVIT_OK;
     feature_chain chain;
-    VkPhysicalDeviceFeatures2 asked = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
-    asked.pNext = link_chain(&chain, version, ask_for_matrices ? *out_bits : *out_bits & ~(uint32_t)RVIT_VK_EXT_MATRIX);
-    instance->get_features2(device, &asked);
-    *out_bits |= rvit_vk_named_features(asked.pNext, NULL, 0);
+    VkPhysicalDeviceFeatures2 query = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
+    query.pNext = link_chain(&chain, version, query_matrices ? *out_bits : *out_bits & ~(uint32_t)RVIT_VK_EXT_MATRIX);
+    instance->get_features2(device, &query);
+    *out_bits |= rvit_vk_named_features(query.pNext, NULL, 0);
     return RVIT_OK;
 }
 

@@ -97,7 +97,7 @@ static const char *supports_copy(const rvit_copy_args *args)
 }
 
 /* Number of arrays that the op's shader binds; RVIT_VK_MIN_STORAGE if every device can bind them. */
-static uint32_t most_bound(const rvit_op *op)
+static uint32_t max_bound(const rvit_op *op)
 {
     if (op->type == RVIT_OP_GRID_RELAYOUT)
         return RVIT_GRID_RELAYOUT_N_BINDINGS;
@@ -116,7 +116,7 @@ const char *rvit_vk_supports(const rvit_device *base, const rvit_op *op)
         return "the Vulkan backend supports int8 rows, but not e4m3";
     if (op->type == RVIT_OP_COPY)
         return supports_copy(&op->copy);
-    if (most_bound(op) > rvit_vk_most_bindings(device))
+    if (max_bound(op) > rvit_vk_max_bindings(device))
         return "it binds more arrays than the device supports (maxPerStageDescriptorStorageBuffers)";
     if (!dispatch_fits(device, op))
         return "it needs more workgroups than the device can dispatch";

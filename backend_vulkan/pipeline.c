@@ -7,7 +7,7 @@
 
 #define MAX_THREADS 3 /* besides the caller's thread; an H200's driver is slower with more */
 
-uint32_t rvit_vk_most_bindings(const rvit_vk_device *device)
+uint32_t rvit_vk_max_bindings(const rvit_vk_device *device)
 {
     const uint32_t most = device->physical.limits.maxPerStageDescriptorStorageBuffers;
     return most < RVIT_VK_MAX_BINDINGS ? most : RVIT_VK_MAX_BINDINGS;
@@ -17,7 +17,7 @@ uint32_t rvit_vk_most_bindings(const rvit_vk_device *device)
    two. */
 static rvit_status make_layout(rvit_vk_device *device, uint32_t n_texels, rvit_vk_layout *layout)
 {
-    const uint32_t n_bindings = rvit_vk_most_bindings(device);
+    const uint32_t n_bindings = rvit_vk_max_bindings(device);
     VkDescriptorSetLayoutBinding bindings[RVIT_VK_MAX_BINDINGS];
     for (uint32_t i = 0; i < n_bindings; i++)
         bindings[i] = (VkDescriptorSetLayoutBinding){.binding = i,
@@ -216,7 +216,7 @@ static compilation compile_all(const rvit_vk_device *device, rvit_vk_pipeline *l
     return b.failure;
 }
 
-static void keep(rvit_vk_device *device, rvit_vk_pipeline *pipeline)
+static void store_pipeline(rvit_vk_device *device, rvit_vk_pipeline *pipeline)
 {
     log_pipeline(pipeline);
     pthread_mutex_lock(&device->pipeline_lock);
@@ -238,7 +238,7 @@ rvit_status rvit_vk_compile_wanted(rvit_vk_recorder *dry)
         return rvit_vk_fail(done.result, done.call);
     }
     while (dry->wanted != NULL)
-        keep(dry->device, pop(&dry->wanted));
+        store_pipeline(dry->device, pop(&dry->wanted));
     return RVIT_OK;
 }
 

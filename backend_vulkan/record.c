@@ -182,9 +182,9 @@ static rvit_status make_view(rvit_vk_recorder *recorder, const VkDescriptorBuffe
 static rvit_status bind_descriptors(rvit_vk_recorder *recorder, const rvit_vk_dispatch *dispatch, const rvit_vk_layout *layout)
 {
     rvit_vk_device *device = recorder->device;
-    if (dispatch->n_bindings > rvit_vk_most_bindings(device))
+    if (dispatch->n_bindings > rvit_vk_max_bindings(device))
         return rvit_fail(RVIT_INTERNAL, "a shader binds %u arrays, the device's layouts have %u", dispatch->n_bindings,
-                         rvit_vk_most_bindings(device));
+                         rvit_vk_max_bindings(device));
     const VkDescriptorSetAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
                                                   .descriptorPool = recorder->descriptors,
                                                   .descriptorSetCount = 1,

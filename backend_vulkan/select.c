@@ -182,7 +182,7 @@ rvit_status rvit_vk_record_select(rvit_vk_recorder *recorder, const rvit_select_
 {
     const int scored = args->mode != RVIT_SELECT_MASK && args->score != RVIT_SCORE_GIVEN;
     const int fused = args->fuse_x.buffer != NULL;
-    const uint32_t most = rvit_vk_most_bindings(recorder->device);
+    const uint32_t most = rvit_vk_max_bindings(recorder->device);
     if ((scored || fused) && most >= RVIT_SELECT_N_SCORED_BINDINGS)
         return record_whole(recorder, args);
     return record_parts(recorder, args, scored, fused);

@@ -219,7 +219,7 @@ int64_t rvit_vk_free_memory(const rvit_vk_instance *instance, VkPhysicalDevice h
 
 /* Returns the features of a device. Some drivers crash when queried for cooperative matrices. */
 rvit_status rvit_vk_find_features(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice device, uint32_t version,
-                                  int ask_for_matrices, uint32_t *out_bits);
+                                  int query_matrices, uint32_t *out_bits);
 /* Returns the features that the caller listed. */
 uint32_t rvit_vk_named_features(const void *chain, const char *const *extensions, uint32_t n_extensions);
 /* For the first feature of a non-empty set: its name, a sentence that the device lacks it, a sentence that it is not enabled. */
@@ -300,7 +300,7 @@ rvit_status rvit_vk_arrange_weight(rvit_stream *stream, rvit_op *op);
 
 /* pipeline.c */
 /* Number of storage buffers that a shader may bind on the device. */
-uint32_t rvit_vk_most_bindings(const rvit_vk_device *device);
+uint32_t rvit_vk_max_bindings(const rvit_vk_device *device);
 rvit_status rvit_vk_get_layout(rvit_vk_device *device, uint32_t n_texels, const rvit_vk_layout **out_layout);
 /* Returns the existing pipeline or creates it. */
 rvit_status rvit_vk_get_pipeline(rvit_vk_device *device, const rvit_vk_pipeline *wanted, VkPipeline *out_pipeline);
