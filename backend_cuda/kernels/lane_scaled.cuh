@@ -16,7 +16,7 @@ template <typename U, int BN, epilogue_kind EPILOGUE, int PIECE, int AT_ONCE> st
     using base::UNIT;
     using base::UNITS;
     static const bool MAKES_E4M3 = sizeof(U) == 1;
-    static const int TURNS = UNITS / AT_ONCE; /* per block */
+    static const int ITERATIONS = UNITS / AT_ONCE; /* per block */
 
     template <int BLOCKS> static __device__ __forceinline__ void begin(float (&sum)[BLOCKS][BN / 2], const rvit_cu_linear_params &, int)
     {
@@ -28,17 +28,17 @@ template <typename U, int BN, epilogue_kind EPILOGUE, int PIECE, int AT_ONCE> st
     }
 
     /* Values that all sums share. */
-    struct shared_by_all {
+    struct common_values {
         float scale, factor; /* of x and weight, if they have one scale; of the e4m3 output */
-        bool in_halves;      /* GELU in 16-bit arithmetic, which saturates large values and flushes tiny ones to 0 */
+        bool in_f16;         /* GELU in 16-bit arithmetic, which saturates large values and flushes tiny ones to 0 */
         const float *bias;   /* added together with the single scale; otherwise apply_scales adds it */
 
-        __device__ __forceinline__ shared_by_all(const rvit_cu_linear_params &params)
+        __device__ __forceinline__ common_values(const rvit_cu_linear_params &params)
         {
             bias = params.one_scale != nullptr ? params.bias : nullptr;
             scale = params.one_scale != nullptr ? nan_if_infinite(*params.one_scale * *params.weight_scales) : 1.0f;
             factor = MAKES_E4M3 ? factor_of(*params.static_scale) : 1.0f;
-            in_halves = params.gelu && factor >= RVIT_E4M3_LARGEST / RVIT_F16_LARGEST && factor <= 4096.0f;
+            in_f16 = params.gelu && factor >= RVIT_E4M3_LARGEST / RVIT_F16_LARGEST && factor <= 4096.0f;
         }
     };
 
@@ -48,7 +48,7 @@ template <typename U, int BN, epilogue_kind EPILOGUE, int PIECE, int AT_ONCE> st
         return MAKES_E4M3 ? fmaf(0.0f, x, x) : x;
     }
 
-    static __device__ __forceinline__ float4 of_columns(const float *values, int column, int n)
+    static __device__ __forceinline__ float4 load_columns(const float *values, int column, int n)
     {
         return values != nullptr && column < n ? load_4(values + column) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
@@ -59,7 +59,7 @@ template <typename U, int BN, epilogue_kind EPILOGUE, int PIECE, int AT_ONCE> st
         for (int u = 0; u < AT_ONCE; u++)
 #pragma unroll
             for (int i = 0; i < STEP; i += 4)
-                bias[u][i / 4] = of_columns(values, column + u * UNIT + i, n);
+                bias[u][i / 4] = load_columns(values, column + u * UNIT + i, n);
     }
 
     /* Separate from the loads, so that they are not waited for immediately. */
@@ -76,8 +76,8 @@ template <typename U, int BN, epilogue_kind EPILOGUE, int PIECE, int AT_ONCE> st
 
     /* The lane's sums of AT_ONCE units of a block, with the single scale and the bias. */
     template <int BLOCKS>
-    static __device__ __forceinline__ void take(float (&x)[AT_ONCE][2][STEP], const float (&sum)[BLOCKS][BN / 2], int unit, int block,
-                                                float scale, const float4 (&bias)[AT_ONCE][STEP / 4])
+    static __device__ __forceinline__ void scale_sums(float (&x)[AT_ONCE][2][STEP], const float (&sum)[BLOCKS][BN / 2], int unit, int block,
+                                                      float scale, const float4 (&bias)[AT_ONCE][STEP / 4])
     {
 #pragma unroll
         for (int u = 0; u < AT_ONCE; u++)
@@ -102,15 +102,15 @@ template <typename U, int BN, epilogue_kind EPILOGUE, int PIECE, int AT_ONCE> st
     {
 #pragma unroll
         for (int i = 0; i < STEP; i += 4) {
-            const float4 of = of_columns(params.weight_scales, column + i, params.out_features);
-            const float4 bias = of_columns(params.bias, column + i, params.out_features);
+            const float4 scales = load_columns(params.weight_scales, column + i, params.out_features);
+            const float4 bias = load_columns(params.bias, column + i, params.out_features);
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
-                const float of_row = row + r * 8 < rows ? params.x_scales[row + r * 8] : 0.0f;
-                x[r][i] = nan_if_infinite(add_rn(mul_rn(x[r][i], mul_rn(of_row, of.x)), bias.x));
-                x[r][i + 1] = nan_if_infinite(add_rn(mul_rn(x[r][i + 1], mul_rn(of_row, of.y)), bias.y));
-                x[r][i + 2] = nan_if_infinite(add_rn(mul_rn(x[r][i + 2], mul_rn(of_row, of.z)), bias.z));
-                x[r][i + 3] = nan_if_infinite(add_rn(mul_rn(x[r][i + 3], mul_rn(of_row, of.w)), bias.w));
+                const float row_scale = row + r * 8 < rows ? params.x_scales[row + r * 8] : 0.0f;
+                x[r][i] = nan_if_infinite(add_rn(mul_rn(x[r][i], mul_rn(row_scale, scales.x)), bias.x));
+                x[r][i + 1] = nan_if_infinite(add_rn(mul_rn(x[r][i + 1], mul_rn(row_scale, scales.y)), bias.y));
+                x[r][i + 2] = nan_if_infinite(add_rn(mul_rn(x[r][i + 2], mul_rn(row_scale, scales.z)), bias.z));
+                x[r][i + 3] = nan_if_infinite(add_rn(mul_rn(x[r][i + 3], mul_rn(row_scale, scales.w)), bias.w));
             }
         }
     }
@@ -133,7 +133,7 @@ template <typename U, int BN, epilogue_kind EPILOGUE, int PIECE, int AT_ONCE> st
 
     /* 16-bit output. */
     static __device__ __forceinline__ void finish_units(uint4 (&bits)[AT_ONCE][2], float (&x)[AT_ONCE][2][STEP],
-                                                        const rvit_cu_linear_params &params, const shared_by_all &,
+                                                        const rvit_cu_linear_params &params, const common_values &,
                                                         const bool (&)[AT_ONCE][2], int &)
     {
 #pragma unroll
@@ -149,20 +149,20 @@ template <typename U, int BN, epilogue_kind EPILOGUE, int PIECE, int AT_ONCE> st
 
     /* e4m3 output with a static scale; counts saturated values. */
     static __device__ __forceinline__ void finish_units(uint2 (&bits)[AT_ONCE][2], float (&x)[AT_ONCE][2][STEP],
-                                                        const rvit_cu_linear_params &params, const shared_by_all &all,
-                                                        const bool (&is_there)[AT_ONCE][2], int &n_saturated)
+                                                        const rvit_cu_linear_params &params, const common_values &common,
+                                                        const bool (&in_bounds)[AT_ONCE][2], int &n_saturated)
     {
         const bool counts = params.saturated != nullptr;
-        if (EPILOGUE == PLAIN && all.in_halves) {
+        if (EPILOGUE == PLAIN && common.in_f16) {
             uint32_t pairs[AT_ONCE * STEP];
 #pragma unroll
             for (int i = 0; i < AT_ONCE * STEP; i++)
                 pairs[i] = pack_f16_finite(x[i / STEP][i / 4 % 2][i % 4 * 2], x[i / STEP][i / 4 % 2][i % 4 * 2 + 1]);
-            gelu_of_halves(pairs, pair_of_halves(all.factor));
+            gelu_of_halves(pairs, pair_of_halves(common.factor));
             if (counts)
 #pragma unroll
                 for (int i = 0; i < AT_ONCE * STEP; i++)
-                    n_saturated += is_there[i / STEP][i / 4 % 2] ? halves_beyond(pairs[i], RVIT_E4M3_LARGEST) : 0;
+                    n_saturated += in_bounds[i / STEP][i / 4 % 2] ? halves_beyond(pairs[i], RVIT_E4M3_LARGEST) : 0;
 #pragma unroll
             for (int i = 0; i < AT_ONCE * STEP; i += 4)
                 bits[i / STEP][i / 4 % 2] =
@@ -174,23 +174,23 @@ template <typename U, int BN, epilogue_kind EPILOGUE, int PIECE, int AT_ONCE> st
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 float(&v)[STEP] = x[u][half];
-                activate(params, v, all.factor);
+                activate(params, v, common.factor);
                 if (counts)
 #pragma unroll
                     for (int i = 0; i < STEP; i++)
-                        n_saturated += is_there[u][half] && fabsf(v[i]) > RVIT_E4M3_LARGEST;
+                        n_saturated += in_bounds[u][half] && fabsf(v[i]) > RVIT_E4M3_LARGEST;
                 bits[u][half] = make_uint2(pack_e4m3(v[0], v[1], v[2], v[3]), pack_e4m3(v[4], v[5], v[6], v[7]));
             }
     }
 
-    static __device__ __forceinline__ void store_where(bool is_there, void *to, uint4 bits)
+    static __device__ __forceinline__ void store_where(bool in_bounds, void *to, uint4 bits)
     {
-        store_16_where(is_there, to, bits);
+        store_16_where(in_bounds, to, bits);
     }
 
-    static __device__ __forceinline__ void store_where(bool is_there, void *to, uint2 bits)
+    static __device__ __forceinline__ void store_where(bool in_bounds, void *to, uint2 bits)
     {
-        store_8_where(is_there, to, bits);
+        store_8_where(in_bounds, to, bits);
     }
 
     static __device__ __forceinline__ void store_scales(const rvit_cu_linear_params &params, float factor, int blocks, int row, int rows)
@@ -202,52 +202,52 @@ template <typename U, int BN, epilogue_kind EPILOGUE, int PIECE, int AT_ONCE> st
 
     /* Stores outputs up to 16 bits: activation, no residual. */
     template <int BLOCKS, typename V>
-    static __device__ __forceinline__ void put(V *out, const rvit_cu_linear_params &params, const float (&sum)[BLOCKS][BN / 2], int blocks,
-                                               int row, int column, int rows)
+    static __device__ __forceinline__ void store_outputs(V *out, const rvit_cu_linear_params &params, const float (&sum)[BLOCKS][BN / 2],
+                                                         int blocks, int row, int column, int rows)
     {
         const int width = params.out_features;
-        const shared_by_all all(params);
+        const common_values common(params);
         int n_saturated = 0;
         if (MAKES_E4M3 && column == 0)
-            store_scales(params, all.factor, blocks, row, rows);
+            store_scales(params, common.factor, blocks, row, rows);
         float x[AT_ONCE][2][STEP];
         float4 bias[AT_ONCE][STEP / 4];
         typename choose_type<MAKES_E4M3, uint2, uint4>::type bits[AT_ONCE][2];
-        load_bias(bias, all.bias, column, width);
+        load_bias(bias, common.bias, column, width);
         finish_bias(bias);
-        take(x, sum, 0, 0, all.scale, bias);
+        scale_sums(x, sum, 0, 0, common.scale, bias);
         V *to = out + (long long)row * width + column;
 #pragma unroll 1
-        for (int turn = 1;; turn++) {
+        for (int iteration = 1;; iteration++) {
             if (params.one_scale == nullptr)
 #pragma unroll
                 for (int u = 0; u < AT_ONCE; u++)
                     apply_scales(x[u], params, row, column + u * UNIT, rows);
-            const bool ends = turn % TURNS == 0; /* of a block */
+            const bool ends = iteration % ITERATIONS == 0; /* of a block */
             const int step = ends ? AT_ONCE * UNIT - BN : AT_ONCE * UNIT;
-            load_bias(bias, all.bias, column + step, width);
-            bool is_there[AT_ONCE][2];
+            load_bias(bias, common.bias, column + step, width);
+            bool in_bounds[AT_ONCE][2];
 #pragma unroll
             for (int u = 0; u < AT_ONCE; u++)
 #pragma unroll
                 for (int half = 0; half < 2; half++)
-                    is_there[u][half] = row + half * 8 < rows && column + u * UNIT < width;
-            finish_units(bits, x, params, all, is_there, n_saturated);
+                    in_bounds[u][half] = row + half * 8 < rows && column + u * UNIT < width;
+            finish_units(bits, x, params, common, in_bounds, n_saturated);
 #pragma unroll
             for (int half = 0; half < 2; half++)
 #pragma unroll
                 for (int u = 0; u < AT_ONCE; u++)
-                    store_where(is_there[u][half], to + half * 8ll * width + u * UNIT, bits[u][half]);
-            if (turn == blocks * TURNS)
+                    store_where(in_bounds[u][half], to + half * 8ll * width + u * UNIT, bits[u][half]);
+            if (iteration == blocks * ITERATIONS)
                 break;
             to += ends ? 64ll * width + step : step;
             row += ends ? 64 : 0;
             column += step;
             finish_bias(bias);
 #pragma unroll
-            for (int next = 1; next < TURNS * BLOCKS; next++)
-                if (turn == next)
-                    take(x, sum, next % TURNS * AT_ONCE, next / TURNS, all.scale, bias);
+            for (int next = 1; next < ITERATIONS * BLOCKS; next++)
+                if (iteration == next)
+                    scale_sums(x, sum, next % ITERATIONS * AT_ONCE, next / ITERATIONS, common.scale, bias);
         }
         if (MAKES_E4M3 && params.saturated != nullptr)
             add_saturated(params.saturated, n_saturated);
@@ -255,29 +255,29 @@ template <typename U, int BN, epilogue_kind EPILOGUE, int PIECE, int AT_ONCE> st
 
     /* Stores float32 outputs with a residual, whose next piece is loaded in advance. */
     template <int BLOCKS>
-    static __device__ __forceinline__ void put(float *out, const rvit_cu_linear_params &params, const float (&sum)[BLOCKS][BN / 2],
-                                               int blocks, int row, int column, int rows)
+    static __device__ __forceinline__ void store_outputs(float *out, const rvit_cu_linear_params &params,
+                                                         const float (&sum)[BLOCKS][BN / 2], int blocks, int row, int column, int rows)
     {
         const int N = BLOCKS * 2 * PIECES;
-        const shared_by_all all(params);
-        float4 more[2][PIECE];
+        const common_values common(params);
+        float4 addend[2][PIECE];
         rows = min(rows, row + blocks * 64); /* only `blocks` blocks are stored */
-        load_residual(more[0], params, 0, row, column, rows);
+        load_residual(addend[0], params, 0, row, column, rows);
 #pragma unroll
         for (int piece = 0; piece < N; piece++) {
             const int b = piece / PIECES / 2, half = piece / PIECES % 2;
             const int r = row + b * 64 + half * 8, c = column + piece % PIECES * PIECE * UNIT;
             float *to = out + (long long)r * params.out_features + c;
             if (piece + 1 < N)
-                load_residual(more[(piece + 1) % 2], params, piece + 1, row, column, rows);
+                load_residual(addend[(piece + 1) % 2], params, piece + 1, row, column, rows);
 #pragma unroll
             for (int u = 0; u < PIECE; u++) {
-                const float4 &y = more[piece % 2][u];
+                const float4 &y = addend[piece % 2][u];
                 const int at = piece % PIECES * PIECE + u;
-                const float4 bias = of_columns(all.bias, c + u * UNIT, params.out_features);
+                const float4 bias = load_columns(common.bias, c + u * UNIT, params.out_features);
                 float x[1][STEP] = {
-                    {fmaf(sum[b][sum_of(at, 0, half)], all.scale, bias.x), fmaf(sum[b][sum_of(at, 1, half)], all.scale, bias.y),
-                     fmaf(sum[b][sum_of(at, 2, half)], all.scale, bias.z), fmaf(sum[b][sum_of(at, 3, half)], all.scale, bias.w)}};
+                    {fmaf(sum[b][sum_of(at, 0, half)], common.scale, bias.x), fmaf(sum[b][sum_of(at, 1, half)], common.scale, bias.y),
+                     fmaf(sum[b][sum_of(at, 2, half)], common.scale, bias.z), fmaf(sum[b][sum_of(at, 3, half)], common.scale, bias.w)}};
                 if (params.one_scale == nullptr)
                     apply_scales(x, params, r, c + u * UNIT, rows);
                 if (r < rows && c + u * UNIT < params.out_features)
@@ -291,7 +291,7 @@ template <typename U, int BN, epilogue_kind EPILOGUE, int PIECE, int AT_ONCE> st
     static __device__ __forceinline__ void finish(float (&sum)[BLOCKS][BN / 2], const rvit_cu_linear_params &params, int blocks, int row,
                                                   int column, int rows)
     {
-        put(static_cast<U *>(params.out), params, sum, blocks, row, column, rows);
+        store_outputs(static_cast<U *>(params.out), params, sum, blocks, row, column, rows);
     }
 };
 

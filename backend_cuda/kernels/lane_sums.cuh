@@ -89,8 +89,8 @@ template <typename U, int BN, epilogue_kind EPILOGUE, int PIECE> struct lane_sum
     }
 
     template <int BLOCKS, typename V>
-    static __device__ __forceinline__ void put(V *out, const rvit_cu_linear_params &params, const float (&sum)[BLOCKS][BN / 2], int row,
-                                               int column, int rows)
+    static __device__ __forceinline__ void store_outputs(V *out, const rvit_cu_linear_params &params, const float (&sum)[BLOCKS][BN / 2],
+                                                         int row, int column, int rows)
     {
         if (EPILOGUE == SIGMOID)
             store<4>(out, sum, params.out_features, row, column, rows, [&](float(&x)[4]) {
@@ -104,7 +104,7 @@ template <typename U, int BN, epilogue_kind EPILOGUE, int PIECE> struct lane_sum
             store<8>(out, sum, params.out_features, row, column, rows, [](float(&)[8]) {});
     }
 
-    static __device__ __forceinline__ void load_residual(float4 (&more)[PIECE], const rvit_cu_linear_params &params, int piece, int row,
+    static __device__ __forceinline__ void load_residual(float4 (&addend)[PIECE], const rvit_cu_linear_params &params, int piece, int row,
                                                          int column, int rows)
     {
         const int r = row + piece / PIECES / 2 * 64 + piece / PIECES % 2 * 8, c = column + piece % PIECES * PIECE * UNIT;
@@ -112,20 +112,20 @@ template <typename U, int BN, epilogue_kind EPILOGUE, int PIECE> struct lane_sum
         const float *from = static_cast<const float *>(params.residual) + (long long)from_row * params.out_features + c;
 #pragma unroll
         for (int u = 0; u < PIECE; u++) {
-            more[u] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            addend[u] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
             if (params.residual != nullptr && r < rows && c + u * UNIT < params.out_features)
-                more[u] = load_4(from + u * UNIT);
+                addend[u] = load_4(from + u * UNIT);
         }
     }
 
     /* Stores float32 outputs with a residual. Once the first piece has freed its registers, the loads of two pieces are in flight. */
     template <int BLOCKS>
-    static __device__ __forceinline__ void put(float *out, const rvit_cu_linear_params &params, const float (&sum)[BLOCKS][BN / 2], int row,
-                                               int column, int rows)
+    static __device__ __forceinline__ void store_outputs(float *out, const rvit_cu_linear_params &params,
+                                                         const float (&sum)[BLOCKS][BN / 2], int row, int column, int rows)
     {
         const int N = BLOCKS * 2 * PIECES;
-        float4 more[3][PIECE];
-        load_residual(more[0], params, 0, row, column, rows);
+        float4 addend[3][PIECE];
+        load_residual(addend[0], params, 0, row, column, rows);
 #pragma unroll
         for (int piece = 0; piece < N; piece++) {
             const int b = piece / PIECES / 2, half = piece / PIECES % 2;
@@ -133,16 +133,16 @@ template <typename U, int BN, epilogue_kind EPILOGUE, int PIECE> struct lane_sum
             float *to = out + (long long)r * params.out_features + c;
 #pragma unroll
             for (int u = 0; u < PIECE; u++) {
-                const float4 &x = more[piece % 3][u];
+                const float4 &x = addend[piece % 3][u];
                 const int at = piece % PIECES * PIECE + u;
                 if (r < rows && c + u * UNIT < params.out_features)
                     store_4(to + u * UNIT, make_float4(sum[b][sum_of(at, 0, half)] + x.x, sum[b][sum_of(at, 1, half)] + x.y,
                                                        sum[b][sum_of(at, 2, half)] + x.z, sum[b][sum_of(at, 3, half)] + x.w));
             }
             if (piece == 0 && N > 1)
-                load_residual(more[1], params, 1, row, column, rows);
+                load_residual(addend[1], params, 1, row, column, rows);
             if (piece + 2 < N)
-                load_residual(more[(piece + 2) % 3], params, piece + 2, row, column, rows);
+                load_residual(addend[(piece + 2) % 3], params, piece + 2, row, column, rows);
         }
     }
 
@@ -151,7 +151,7 @@ template <typename U, int BN, epilogue_kind EPILOGUE, int PIECE> struct lane_sum
     static __device__ __forceinline__ void finish(float (&sum)[BLOCKS][BN / 2], const rvit_cu_linear_params &params, int, int row,
                                                   int column, int rows)
     {
-        put(static_cast<U *>(params.out), params, sum, row, column, rows);
+        store_outputs(static_cast<U *>(params.out), params, sum, row, column, rows);
     }
 };
 

@@ -30,8 +30,8 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
     /* The next copies: BK channels of a tile's rows of x and weight. */
     struct cursor {
         const T *from[COPIES];
-        unsigned there; /* bit i: copy i is in bounds */
-        int left;       /* channels from this thread's first on; 0 past the last tile */
+        unsigned in_bounds; /* bit i: copy i is in bounds */
+        int left;           /* channels from this thread's first on; 0 past the last tile */
         int tile, steps;
     };
 
@@ -74,14 +74,14 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
         const T *x = static_cast<const T *>(params.x) + (long long)row * width + first;
         const T *weight = static_cast<const T *>(params.weight) + (long long)column * width + first;
         c.left = tile < n_tiles ? width - first : 0;
-        c.there = 0;
+        c.in_bounds = 0;
 #pragma unroll
         for (int i = 0; i < COPIES; i++) {
             const bool is_x = i < X_COPIES;
             const int offset = is_x ? i * COPY_ROWS : output_of_row((i - X_COPIES) * COPY_ROWS, step);
             c.from[i] = (is_x ? x : weight) + (long long)offset * width;
             if (offset < (is_x ? rows - row : params.out_features - column) && c.left > 0)
-                c.there |= 1u << i;
+                c.in_bounds |= 1u << i;
         }
         c.tile = tile;
         c.steps = (width + BK - 1) / BK;
@@ -94,7 +94,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
             c.from[i] += BK;
         c.left -= BK, c.steps--;
         if (c.left <= 0)
-            c.there = 0;
+            c.in_bounds = 0;
         while (c.steps == 0) /* rare: a loop is branched over, an if would be predicated */
             go_to(c, params, rows, n_tiles, c.tile + (int)gridDim.x);
     }
@@ -107,9 +107,9 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
 #pragma unroll
         for (int i = FIRST; i < END; i++) {
             if (CHUNK == 8)
-                copy_async_16(to + i * COPY_ROWS * BK * 2, c.from[i], c.there >> i & 1);
+                copy_async_16(to + i * COPY_ROWS * BK * 2, c.from[i], c.in_bounds >> i & 1);
             else
-                copy_async_8(to + i * COPY_ROWS * BK * 2, c.from[i], c.there >> i & 1);
+                copy_async_8(to + i * COPY_ROWS * BK * 2, c.from[i], c.in_bounds >> i & 1);
         }
     }
 
@@ -174,13 +174,13 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
     static __device__ __forceinline__ void scale(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
                                                  int column, int rows)
     {
-        float of_rows[TILES_M][2];
+        float row_scales[TILES_M][2];
 #pragma unroll
         for (int m = 0; m < TILES_M; m++)
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 const int r = row + m * 16 + h * 8;
-                of_rows[m][h] = r < rows ? params.x_scales[r] : 0.0f;
+                row_scales[m][h] = r < rows ? params.x_scales[r] : 0.0f;
             }
 #pragma unroll
         for (int t = 0; t < TILES_N; t += 2) {
@@ -190,8 +190,8 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
             for (int m = 0; m < TILES_M; m++)
 #pragma unroll
                 for (int h = 0; h < 2; h++) {
-                    sum[m][t][2 * h] *= of_rows[m][h] * w.x, sum[m][t][2 * h + 1] *= of_rows[m][h] * w.y;
-                    sum[m][t + 1][2 * h] *= of_rows[m][h] * w.z, sum[m][t + 1][2 * h + 1] *= of_rows[m][h] * w.w;
+                    sum[m][t][2 * h] *= row_scales[m][h] * w.x, sum[m][t][2 * h + 1] *= row_scales[m][h] * w.y;
+                    sum[m][t + 1][2 * h] *= row_scales[m][h] * w.z, sum[m][t + 1][2 * h + 1] *= row_scales[m][h] * w.w;
                 }
         }
     }
@@ -201,7 +201,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
     static __device__ __forceinline__ void add_residual(const rvit_cu_linear_params &params, float (&sum)[TILES_N][4], int row, int column,
                                                         int rows)
     {
-        float4 more[2][TILES_N / 2];
+        float4 addend[2][TILES_N / 2];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const int r = row + h * 8;
@@ -210,22 +210,22 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
 #pragma unroll
             for (int t = 0; t < TILES_N; t += 2) {
                 const int to = column + output_of_tile(t, sizeof(U) == 4 ? 4 : 8);
-                more[h][t / 2] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                addend[h][t / 2] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                 if (r < rows && to < params.out_features)
-                    more[h][t / 2] = load_4(from + to);
+                    addend[h][t / 2] = load_4(from + to);
             }
         }
 #pragma unroll
         for (int h = 0; h < 2; h++)
 #pragma unroll
             for (int t = 0; t < TILES_N; t += 2) {
-                sum[t][2 * h] += more[h][t / 2].x, sum[t][2 * h + 1] += more[h][t / 2].y;
-                sum[t + 1][2 * h] += more[h][t / 2].z, sum[t + 1][2 * h + 1] += more[h][t / 2].w;
+                sum[t][2 * h] += addend[h][t / 2].x, sum[t][2 * h + 1] += addend[h][t / 2].y;
+                sum[t + 1][2 * h] += addend[h][t / 2].z, sum[t + 1][2 * h + 1] += addend[h][t / 2].w;
             }
     }
 
     /* Four outputs of a row from tiles t and t + 1. */
-    static __device__ __forceinline__ float4 four(const float (&sum)[TILES_N][4], int t, int h)
+    static __device__ __forceinline__ float4 four_outputs(const float (&sum)[TILES_N][4], int t, int h)
     {
         return make_float4(sum[t][2 * h], sum[t][2 * h + 1], sum[t + 1][2 * h], sum[t + 1][2 * h + 1]);
     }
@@ -236,7 +236,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
         for (int t = 0; t < TILES_N; t += 2) {
             const int to = column + output_of_tile(t, 4);
             if (to < n)
-                store_4(out + to, four(sum, t, h));
+                store_4(out + to, four_outputs(sum, t, h));
         }
     }
 
@@ -245,7 +245,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
 #pragma unroll
         for (int t = 0; t < TILES_N; t += 4) {
             const int to = column + output_of_tile(t, 8);
-            const float4 low = four(sum, t, h), high = four(sum, t + 2, h);
+            const float4 low = four_outputs(sum, t, h), high = four_outputs(sum, t + 2, h);
             if (to >= n)
                 continue;
             if (n % 8 == 0) {
@@ -324,8 +324,8 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
         for (int i = 0; i < 2; i++) {
             if (to + i * 8 >= n)
                 continue;
-            const float2 more = has_residual ? load_2(residual + to + i * 8) : make_float2(0.0f, 0.0f);
-            store_2(out + to + i * 8, make_float2(pairs[i].x + more.x, pairs[i].y + more.y));
+            const float2 addend = has_residual ? load_2(residual + to + i * 8) : make_float2(0.0f, 0.0f);
+            store_2(out + to + i * 8, make_float2(pairs[i].x + addend.x, pairs[i].y + addend.y));
         }
     }
 
@@ -334,8 +334,8 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
     {
         if (to >= n)
             return;
-        const float4 more = has_residual ? load_4(residual + to) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        store_4(out + to, make_float4(x.x + more.x, x.y + more.y, x.z + more.z, x.w + more.w));
+        const float4 addend = has_residual ? load_4(residual + to) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        store_4(out + to, make_float4(x.x + addend.x, x.y + addend.y, x.z + addend.z, x.w + addend.w));
     }
 
     template <typename U>

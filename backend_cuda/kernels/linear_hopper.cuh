@@ -214,8 +214,8 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, epilogue_kind
     /* Computes a tile of the warpgroup in its turn. at: its first stage; on return, the stage after its last. Only e4m3 uses fewer
        blocks than MOST. */
     template <int MOST>
-    static __device__ __forceinline__ void make(const rvit_cu_linear_params &params, const tile &t, const ring &m, int group, int steps,
-                                                int rows, bool is_first, ring_position &at)
+    static __device__ __forceinline__ void compute_tile(const rvit_cu_linear_params &params, const tile &t, const ring &m, int group,
+                                                        int steps, int rows, bool is_first, ring_position &at)
     {
         const int blocks = HAS_SCALES ? t.blocks : MOST;
         float sum[MOST][BN / 2];
@@ -236,7 +236,7 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, epilogue_kind
         lane_of::finish(sum, params, blocks, row, column_of(t, lane), rows);
     }
 
-    static __device__ __forceinline__ void work(const rvit_cu_linear_params &params, const ring &m, int group, int steps, int rows)
+    static __device__ __forceinline__ void consume(const rvit_cu_linear_params &params, const ring &m, int group, int steps, int rows)
     {
         ring_position at = {0, 0};
         if (group == 1)
@@ -248,9 +248,9 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, epilogue_kind
             release(m.tile_empty(group));
             const bool is_first = group == 0 && i == 0;
             if (HAS_SCALES || t.blocks == BM / 64)
-                make<BM / 64>(params, t, m, group, steps, rows, is_first, at);
+                compute_tile<BM / 64>(params, t, m, group, steps, rows, is_first, at);
             else
-                make<BM / 128>(params, t, m, group, steps, rows, is_first, at);
+                compute_tile<BM / 128>(params, t, m, group, steps, rows, is_first, at);
             if (t.ahead < 2)
                 return;
             at.skip(steps); /* the stages of the other warpgroup */
@@ -285,7 +285,7 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, epilogue_kind
         } else {
             take_registers<REGISTERS>();
             if (group < all.n)
-                work(params.args, m, group, all.steps, all.rows);
+                consume(params.args, m, group, all.steps, all.rows);
         }
         if (CLUSTER > 1) /* shared memory must stay until the other CTAs have filled it */
             cluster_sync();

@@ -22,7 +22,7 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, epilogue_kind 
 
     struct source {
         const T *x[X_COPIES], *weight[W_COPIES];
-        unsigned there; /* bit i: row i of x is in bounds; bit 16 + i: row i of weight */
+        unsigned in_bounds; /* bit i: row i of x is in bounds; bit 16 + i: row i of weight */
         uint32_t to;
     };
 
@@ -59,20 +59,20 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, epilogue_kind 
     }
 
     /* Start the copies of a stage; zeros if out of bounds. */
-    static __device__ __forceinline__ void copy_x(source &s, uint32_t stage, unsigned there)
+    static __device__ __forceinline__ void copy_x(source &s, uint32_t stage, unsigned in_bounds)
     {
 #pragma unroll
         for (int i = 0; i < X_COPIES; i++) {
-            copy_async_16(stage + s.to + i * COPY_ROWS * BK * 2, s.x[i], there >> i & 1);
+            copy_async_16(stage + s.to + i * COPY_ROWS * BK * 2, s.x[i], in_bounds >> i & 1);
             s.x[i] += BK;
         }
     }
 
-    static __device__ __forceinline__ void copy_weight(source &s, uint32_t stage, unsigned there)
+    static __device__ __forceinline__ void copy_weight(source &s, uint32_t stage, unsigned in_bounds)
     {
 #pragma unroll
         for (int i = 0; i < W_COPIES; i++) {
-            copy_async_16(stage + X_BYTES + s.to + i * COPY_ROWS * BK * 2, s.weight[i], there >> (16 + i) & 1);
+            copy_async_16(stage + X_BYTES + s.to + i * COPY_ROWS * BK * 2, s.weight[i], in_bounds >> (16 + i) & 1);
             s.weight[i] += BK;
         }
     }
@@ -82,14 +82,14 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, epilogue_kind 
         const int thread = (int)threadIdx.x - WARPS * 32, thread_row = thread / (BK / 8), first = thread % (BK / 8) * 8;
         const int width = params.in_features, mine = (width - first + BK - 1) / BK; /* steps with channels for this thread */
         source s;
-        s.there = 0;
+        s.in_bounds = 0;
         s.to = swizzled(thread_row, first / 8);
 #pragma unroll
         for (int i = 0; i < W_COPIES; i++) {
             const int output = column + output_of_row(thread_row + i * COPY_ROWS);
             s.weight[i] = static_cast<const T *>(params.weight) + (long long)output * width + first;
             if (output < params.out_features)
-                s.there |= 0x10000u << i;
+                s.in_bounds |= 0x10000u << i;
         }
 #pragma unroll
         for (int i = 0; i < X_COPIES; i++)
@@ -98,13 +98,13 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, epilogue_kind 
             wait_for_previous();
 #pragma unroll 1
         for (int i = 0; i < EARLY; i++)
-            copy_weight(s, shared + i * STAGE_BYTES, i < mine ? s.there : 0);
+            copy_weight(s, shared + i * STAGE_BYTES, i < mine ? s.in_bounds : 0);
         wait_for_previous();
         const int rows = live_rows(params.rows);
 #pragma unroll
         for (int i = 0; i < X_COPIES; i++)
             if (row + thread_row + i * COPY_ROWS < rows)
-                s.there |= 1u << i;
+                s.in_bounds |= 1u << i;
         if (row >= rows) {
             copy_commit();
             copy_wait<0>();
@@ -113,10 +113,10 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, epilogue_kind 
 #pragma unroll 1
         for (int i = 0; i < STAGES - 1; i++) {
             if (i < steps) {
-                const unsigned there = i < mine ? s.there : 0;
-                copy_x(s, shared + i * STAGE_BYTES, there);
+                const unsigned in_bounds = i < mine ? s.in_bounds : 0;
+                copy_x(s, shared + i * STAGE_BYTES, in_bounds);
                 if (i >= EARLY)
-                    copy_weight(s, shared + i * STAGE_BYTES, there);
+                    copy_weight(s, shared + i * STAGE_BYTES, in_bounds);
             }
             copy_commit();
         }
@@ -127,9 +127,9 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, epilogue_kind 
         for (int step = 1; step < steps; step++) {
             const int ahead = step + STAGES - 2; /* reuses the stage of step - 2, which has been read */
             if (ahead < steps) {
-                const unsigned there = ahead < mine ? s.there : 0;
-                copy_x(s, stage, there);
-                copy_weight(s, stage, there);
+                const unsigned in_bounds = ahead < mine ? s.in_bounds : 0;
+                copy_x(s, stage, in_bounds);
+                copy_weight(s, stage, in_bounds);
                 stage = next_stage(stage, shared);
             }
             copy_commit();
@@ -214,7 +214,7 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, epilogue_kind 
     static __device__ __forceinline__ void add_residual(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
                                                         int column, int rows)
     {
-        float4 more[TILES_M][2][TILES_N / 2];
+        float4 addend[TILES_M][2][TILES_N / 2];
 #pragma unroll
         for (int m = 0; m < TILES_M; m++)
 #pragma unroll
@@ -225,7 +225,7 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, epilogue_kind 
 #pragma unroll
                 for (int t = 0; t < TILES_N / 2; t++) {
                     const int to = column + t * 16;
-                    more[m][h][t] = r < rows && to < params.out_features ? load_4(from + to) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                    addend[m][h][t] = r < rows && to < params.out_features ? load_4(from + to) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                 }
             }
 #pragma unroll
@@ -234,8 +234,8 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, epilogue_kind 
             for (int h = 0; h < 2; h++)
 #pragma unroll
                 for (int t = 0; t < TILES_N; t += 2) {
-                    sum[m][t][2 * h] += more[m][h][t / 2].x, sum[m][t][2 * h + 1] += more[m][h][t / 2].y;
-                    sum[m][t + 1][2 * h] += more[m][h][t / 2].z, sum[m][t + 1][2 * h + 1] += more[m][h][t / 2].w;
+                    sum[m][t][2 * h] += addend[m][h][t / 2].x, sum[m][t][2 * h + 1] += addend[m][h][t / 2].y;
+                    sum[m][t + 1][2 * h] += addend[m][h][t / 2].z, sum[m][t + 1][2 * h + 1] += addend[m][h][t / 2].w;
                 }
     }
 
@@ -280,8 +280,9 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, epilogue_kind 
                     const int to = column / 2 + t * 4;
                     if (r >= rows || to >= n)
                         continue;
-                    const float2 more = EPILOGUE != SIGMOID && params.residual != nullptr ? load_2(residual + to) : make_float2(0.0f, 0.0f);
-                    store_2(out + to, make_float2(sum[m][t][2 * h] + more.x, sum[m][t + 1][2 * h] + more.y));
+                    const float2 addend =
+                        EPILOGUE != SIGMOID && params.residual != nullptr ? load_2(residual + to) : make_float2(0.0f, 0.0f);
+                    store_2(out + to, make_float2(sum[m][t][2 * h] + addend.x, sum[m][t + 1][2 * h] + addend.y));
                 }
             }
     }

@@ -32,7 +32,7 @@ template <typename T, typename U, int GROUPS, int BN, epilogue_kind EPILOGUE> st
     struct ring : ring_of_stages<X_BYTES, STAGE_BYTES> {
         using ring_of_stages<X_BYTES, STAGE_BYTES>::ring_of_stages;
 
-        __device__ __forceinline__ uint32_t added(int warp) const
+        __device__ __forceinline__ uint32_t partial_sums(int warp) const
         {
             return this->barriers + 512 + warp * 8;
         }
@@ -196,21 +196,21 @@ template <typename T, typename U, int GROUPS, int BN, epilogue_kind EPILOGUE> st
     static __device__ __forceinline__ void send(const float (&sum)[BN / 2], const rvit_cu_linear_small_m_params &params, const task &t,
                                                 const ring &m, int warp)
     {
-        const int n = PIECES / params.split_k, apart = params.cluster_n * params.cluster_m;
-        int to = t.rank - t.rank_k * apart, piece = 0;
+        const int n = PIECES / params.split_k, rank_stride = params.cluster_n * params.cluster_m;
+        int to = t.rank - t.rank_k * rank_stride, piece = 0;
 #pragma unroll
         for (int p = 0; p < PIECES; p++, piece++) {
             if (piece == n)
-                piece = 0, to += apart;
-            const uint32_t there = cluster_address(piece_at(params, m, warp, t.rank_k, piece), to),
-                           added = cluster_address(m.added(warp), to);
+                piece = 0, to += rank_stride;
+            const uint32_t remote = cluster_address(piece_at(params, m, warp, t.rank_k, piece), to),
+                           barrier = cluster_address(m.partial_sums(warp), to);
 #pragma unroll
             for (int q = 0; q < QUADS; q++) {
                 const int u = p % UNITS, half = p / UNITS;
-                store_async_cluster(there + q * 512,
+                store_async_cluster(remote + q * 512,
                                     make_float4(sum[lane_of::sum_of(u, q * 4, half)], sum[lane_of::sum_of(u, q * 4 + 1, half)],
                                                 sum[lane_of::sum_of(u, q * 4 + 2, half)], sum[lane_of::sum_of(u, q * 4 + 3, half)]),
-                                    added);
+                                    barrier);
             }
         }
     }
@@ -248,12 +248,13 @@ template <typename T, typename U, int GROUPS, int BN, epilogue_kind EPILOGUE> st
     }
 
     static __device__ __forceinline__ void finish(float *to, const rvit_cu_linear_params &, const float4 (&sum)[MOST],
-                                                  const float4 (&more)[MOST], int n, int width)
+                                                  const float4 (&addend)[MOST], int n, int width)
     {
 #pragma unroll
         for (int i = 0; i < MOST; i++)
             if (i < n && i * UNIT < width)
-                store_4(to + i * UNIT, make_float4(sum[i].x + more[i].x, sum[i].y + more[i].y, sum[i].z + more[i].z, sum[i].w + more[i].w));
+                store_4(to + i * UNIT,
+                        make_float4(sum[i].x + addend[i].x, sum[i].y + addend[i].y, sum[i].z + addend[i].z, sum[i].w + addend[i].w));
     }
 
     /* This CTA's pieces are in one of a lane's two rows, because split_k is even. The residual is loaded while partial sums arrive. */
@@ -265,27 +266,27 @@ template <typename T, typename U, int GROUPS, int BN, epilogue_kind EPILOGUE> st
         row += first / UNITS * 8;
         column += first % UNITS * UNIT;
         const int width = row < rows ? args.out_features - column : 0;
-        float4 more[MOST];
+        float4 addend[MOST];
         if (sizeof(U) == 4) {
             const int from_row = args.residual_period == 0 ? row : row % args.residual_period;
             const float *from = static_cast<const float *>(args.residual) + (long long)from_row * args.out_features + column;
 #pragma unroll
             for (int i = 0; i < MOST; i++) {
-                more[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                addend[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                 if (i < n && args.residual != nullptr && i * UNIT < width)
-                    more[i] = load_4(from + i * UNIT);
+                    addend[i] = load_4(from + i * UNIT);
             }
         }
-        barrier_wait_for_cluster(m.added(warp), 0);
+        barrier_wait_for_cluster(m.partial_sums(warp), 0);
         cluster_arrive();
         float4 sum[MOST];
         add_parts(sum, piece_at(params, m, warp, 0, 0), n * QUADS, params.split_k);
-        finish(static_cast<U *>(args.out) + (long long)row * args.out_features + column, args, sum, more, n * QUADS, width);
+        finish(static_cast<U *>(args.out) + (long long)row * args.out_features + column, args, sum, addend, n * QUADS, width);
     }
 
     /* e4m3 kernels run the epilogue once for no rows while the previous kernel ends, because fetching its instructions after the
        multiplications would take longer than running it. */
-    static __device__ __forceinline__ void work(const rvit_cu_linear_small_m_params &params, const task &t, const ring &m, int warp)
+    static __device__ __forceinline__ void consume(const rvit_cu_linear_small_m_params &params, const task &t, const ring &m, int warp)
     {
         const rvit_cu_linear_params &args = params.args;
         if (!args.constant_weights)
@@ -295,9 +296,9 @@ template <typename T, typename U, int GROUPS, int BN, epilogue_kind EPILOGUE> st
         keep_here(sum[0]);
         const int producer = producer_of(params, t, threadIdx.x & 31);
 #pragma unroll 1
-        for (bool rehearses = HAS_SCALES && args.constant_weights;; rehearses = false) {
+        for (bool is_warm_up = HAS_SCALES && args.constant_weights;; is_warm_up = false) {
             int rows = 0;
-            if (!rehearses) {
+            if (!is_warm_up) {
                 wait_for_previous();
                 rows = live_rows(args.rows);
                 if (t.first_row >= rows) {
@@ -306,7 +307,7 @@ template <typename T, typename U, int GROUPS, int BN, epilogue_kind EPILOGUE> st
                     return;
                 }
                 if (!HAS_SCALES && params.split_k > 1 && (threadIdx.x & 31) == 0)
-                    barrier_arrive_expect(m.added(warp), PIECES * QUADS * 512);
+                    barrier_arrive_expect(m.partial_sums(warp), PIECES * QUADS * 512);
                 multiply_all(sum[0], params, t, m, warp / 4, producer);
             }
             const int lane = recompute((int)threadIdx.x); /* recomputed, not kept during the multiplications */
@@ -317,11 +318,11 @@ template <typename T, typename U, int GROUPS, int BN, epilogue_kind EPILOGUE> st
                     receive(params, t, m, warp, row, column, rows);
                 }
             } else {
-                if (!rehearses && is_clustered(params))
+                if (!is_warm_up && is_clustered(params))
                     cluster_arrive();
                 lane_of::finish(sum, args, 1, row, column, rows);
             }
-            if (!rehearses)
+            if (!is_warm_up)
                 return;
         }
     }
@@ -338,7 +339,7 @@ template <typename T, typename U, int GROUPS, int BN, epilogue_kind EPILOGUE> st
                 barrier_init(m.empty(i), GROUPS * 4 * (params.cluster_n + params.cluster_m - 1));
             }
             for (int i = 0; i < GROUPS * 4; i++)
-                barrier_init(m.added(i), 1);
+                barrier_init(m.partial_sums(i), 1);
             barrier_init_fence();
         }
         if (is_clustered(params)) /* the barriers of all CTAs must be initialised */
@@ -353,7 +354,7 @@ template <typename T, typename U, int GROUPS, int BN, epilogue_kind EPILOGUE> st
             if (is_clustered(params))
                 cluster_arrive();
         } else {
-            work(params, t, m, warp);
+            consume(params, t, m, warp);
         }
         if (is_clustered(params)) /* shared memory must stay until the other CTAs have finished with it */
             cluster_wait();

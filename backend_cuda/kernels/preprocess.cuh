@@ -1,5 +1,5 @@
-/* Makes patch rows from images. A CTA makes tiles of an image, which may span patches: first as bytes, then as elements of the patch
-   rows. */
+/* Makes patch rows from images. A CTA makes tiles of an image, which may span patches: first as RGB bytes, then as elements of the
+   patch rows. */
 #ifndef RVIT_PREPROCESS_CUH
 #define RVIT_PREPROCESS_CUH
 
@@ -45,10 +45,10 @@ struct preprocess_memory {
     long long y_elements[TILE_HEIGHT]; /* where the tile's rows and columns start in out */
     int32_t x_elements[TILE_WIDTH];
     alignas(16) float levels[3 * 256];
-    alignas(16) uint8_t made[MADE_ROWS * MADE_PITCH]; /* rows of the tile as bytes */
-    alignas(16) uint8_t raw[32];                      /* and params.raw_size more */
+    alignas(16) uint8_t rgb[RGB_ROWS * RGB_PITCH]; /* rows of the tile */
+    alignas(16) uint8_t raw[32];                   /* params.raw_size further bytes follow */
 };
-static_assert(sizeof(preprocess_memory) == RVIT_CU_PREPROCESS_SHARED, "the host asks for other memory than is used");
+static_assert(sizeof(preprocess_memory) == RVIT_CU_PREPROCESS_SHARED, "the host requests a different amount of shared memory");
 
 /* Computes where the tile's rows and columns are in out, with TILE_HEIGHT + TILE_WIDTH threads. */
 RVIT_DEVICE void find_elements(const rvit_cu_preprocess_params &params, int tile, int i, preprocess_memory &m)
@@ -74,7 +74,7 @@ RVIT_DEVICE void write_rows(const rvit_cu_preprocess_params &params, const prepr
         const int x = i % RUNS * RUN, y = i / RUNS;
         if (x >= m.tile.width)
             continue;
-        const uint8_t *bytes = m.made + y * MADE_PITCH + 3 * x;
+        const uint8_t *bytes = m.rgb + y * RGB_PITCH + 3 * x;
         T *to = static_cast<T *>(params.out) + m.y_elements[first + y] + m.x_elements[x];
         if (RUN == 4) {
             const uint32_t *words = reinterpret_cast<const uint32_t *>(bytes);
@@ -92,7 +92,7 @@ RVIT_DEVICE void write_rows(const rvit_cu_preprocess_params &params, const prepr
     }
 }
 
-template <typename T> RVIT_DEVICE void write_made(const rvit_cu_preprocess_params &params, const preprocess_memory &m, int first, int rows)
+template <typename T> RVIT_DEVICE void write_rgb(const rvit_cu_preprocess_params &params, const preprocess_memory &m, int first, int rows)
 {
     if ((params.patch_size | params.out_stride | params.low_offset) % 4 == 0)
         write_rows<T, 4>(params, m, first, rows);
@@ -100,8 +100,8 @@ template <typename T> RVIT_DEVICE void write_made(const rvit_cu_preprocess_param
         write_rows<T, 2>(params, m, first, rows);
 }
 
-/* A tile of a planar image, which is only cut. */
-template <typename T> RVIT_DEVICE void cut_planar(const rvit_cu_preprocess_params &params, const preprocess_memory &m)
+/* Writes a tile of a planar image, which is not resized. */
+template <typename T> RVIT_DEVICE void write_planar(const rvit_cu_preprocess_params &params, const preprocess_memory &m)
 {
     const image_tile &t = m.tile;
     const slot_image &p = m.image;
@@ -116,15 +116,15 @@ template <typename T> RVIT_DEVICE void cut_planar(const rvit_cu_preprocess_param
     }
 }
 
-RVIT_DEVICE void fill_made(uint8_t *made, uint32_t fill)
+RVIT_DEVICE void fill_rgb(uint8_t *rgb, uint32_t fill)
 {
 #pragma unroll 1
-    for (int i = thread_number(); i < 3 * MADE_ROWS * TILE_WIDTH; i += PREPROCESS_THREADS)
-        made[i / (3 * TILE_WIDTH) * MADE_PITCH + i % (3 * TILE_WIDTH)] = (uint8_t)(fill >> i % 3 * 8);
+    for (int i = thread_number(); i < 3 * RGB_ROWS * TILE_WIDTH; i += PREPROCESS_THREADS)
+        rgb[i / (3 * TILE_WIDTH) * RGB_PITCH + i % (3 * TILE_WIDTH)] = (uint8_t)(fill >> i % 3 * 8);
 }
 
 /* A range of an axis' outputs, relative to those that the image covers. */
-RVIT_DEVICE image_axis part_of(const image_axis &axis, int begin, int n)
+RVIT_DEVICE image_axis subrange(const image_axis &axis, int begin, int n)
 {
     image_axis part = axis;
     part.begin += begin;
@@ -140,19 +140,19 @@ template <typename T> RVIT_DEVICE void make_packed(const rvit_cu_preprocess_para
     packed_memory &s = m.packed;
 #pragma unroll 1
     for (int i = 0, line = 0;;) {
-        resize_lines_of(m.image, 3 * t.across.n, t.across.bits, s, m.raw, line, min(s.parts[i].lines - line, s.lines.most));
+        resize_lines_of(m.image, 3 * t.across.n, t.across.bits, s, m.raw, line, min(s.parts[i].lines - line, s.lines.capacity));
         block_sync();
-        line += s.lines.most;
+        line += s.lines.capacity;
         const bool whole = line >= s.parts[i].lines, last = s.parts[i].first + s.parts[i].n >= t.down.n;
         if (!(whole && last)) {
             const packed_part &next = s.parts[whole ? i + 1 : i];
             line = whole ? 0 : line;
-            stage_lines(s.lines, next.top + line, min(next.lines - line, s.lines.most), m.raw);
+            stage_lines(s.lines, next.top + line, min(next.lines - line, s.lines.capacity), m.raw);
         }
         if (whole) {
-            make_rows_of(s, s.parts[i], 3 * t.across.n, t.down.bits, m.made + 3 * (t.x0 - t.x));
+            make_rows_of(s, s.parts[i], 3 * t.across.n, t.down.bits, m.rgb + 3 * (t.x0 - t.x));
             block_sync();
-            write_made<T>(params, m, t.y0 - t.y + s.parts[i].first, s.parts[i].n);
+            write_rgb<T>(params, m, t.y0 - t.y + s.parts[i].first, s.parts[i].n);
             if (last)
                 return;
             i++;
@@ -168,15 +168,15 @@ template <typename T> RVIT_DEVICE void make_any(const rvit_cu_preprocess_params 
     const image_tile &t = m.tile;
     const slot_image &p = m.image;
     const int width = p.e.down_first ? ANY_ROWS : ANY_WIDTH, height = p.e.down_first ? ANY_WIDTH : ANY_ROWS;
-    uint8_t *made = m.made + 3 * (t.x0 - t.x);
+    uint8_t *rgb = m.rgb + 3 * (t.x0 - t.x);
 #pragma unroll 1
     for (int y = 0; y < t.down.n; y += height) {
 #pragma unroll 1
         for (int x = 0; x < t.across.n; x += width)
-            resize_any(params, p.e, p.memory, p.plane, part_of(t.across, x, min(t.across.n - x, width)),
-                       part_of(t.down, y, min(t.down.n - y, height)), reinterpret_cast<uint32_t(*)[ANY_WIDTH]>(m.raw), made + 3 * x);
+            resize_any(params, p.e, p.memory, p.plane, subrange(t.across, x, min(t.across.n - x, width)),
+                       subrange(t.down, y, min(t.down.n - y, height)), reinterpret_cast<uint32_t(*)[ANY_WIDTH]>(m.raw), rgb + 3 * x);
         block_sync();
-        write_made<T>(params, m, t.y0 - t.y + y, min(t.down.n - y, height));
+        write_rgb<T>(params, m, t.y0 - t.y + y, min(t.down.n - y, height));
         block_sync();
     }
 }
@@ -187,12 +187,12 @@ template <typename T> RVIT_DEVICE void fill_rest(const rvit_cu_preprocess_params
     const image_tile &t = m.tile;
     const bool covered = t.x0 < t.x1;
     const int begin = covered ? t.y0 - t.y : t.height, end = covered ? t.y1 - t.y : t.height;
-    fill_made(m.made, m.image.e.fill);
+    fill_rgb(m.rgb, m.image.e.fill);
     block_sync();
-    for (int y = 0; y < begin; y += MADE_ROWS)
-        write_made<T>(params, m, y, min(begin - y, (int)MADE_ROWS));
-    for (int y = end; y < t.height; y += MADE_ROWS)
-        write_made<T>(params, m, y, min(t.height - y, (int)MADE_ROWS));
+    for (int y = 0; y < begin; y += RGB_ROWS)
+        write_rgb<T>(params, m, y, min(begin - y, (int)RGB_ROWS));
+    for (int y = end; y < t.height; y += RGB_ROWS)
+        write_rgb<T>(params, m, y, min(t.height - y, (int)RGB_ROWS));
     block_sync();
 }
 
@@ -210,9 +210,9 @@ template <typename T> RVIT_DEVICE void make_tile(const rvit_cu_preprocess_params
             m.tile = t;
         if (packed && t.x0 < t.x1) {
             if (tid < TILE_WIDTH)
-                note_taps(params, t.across, tid, s.x_first, s.x_count);
+                store_taps(params, t.across, tid, s.x_first, s.x_count);
             else
-                note_taps(params, t.down, tid - TILE_WIDTH, s.y_first, s.y_count);
+                store_taps(params, t.down, tid - TILE_WIDTH, s.y_first, s.y_count);
         }
     } else if (tid < 2 * (TILE_WIDTH + TILE_HEIGHT)) {
         find_elements(params, tile, tid - (TILE_WIDTH + TILE_HEIGHT), m);
@@ -227,7 +227,7 @@ template <typename T> RVIT_DEVICE void make_tile(const rvit_cu_preprocess_params
     block_sync();
     const image_tile &t = m.tile;
     if (planar) {
-        cut_planar<T>(params, m);
+        write_planar<T>(params, m);
         return;
     }
     const bool covered = t.x0 < t.x1 && p.memory != nullptr;
@@ -238,8 +238,8 @@ template <typename T> RVIT_DEVICE void make_tile(const rvit_cu_preprocess_params
     if (packed) {
         const packed_lines l = lines_of(params, p, t.across.n, s);
         const packed_part part = part_from(s, 0, t.down.n);
-        if (l.most > 0 && l.bytes > l.before && part.lines <= PACKED_LINES)
-            stage_lines(l, part.top, min(part.lines, l.most), m.raw);
+        if (l.capacity > 0 && l.bytes > l.before && part.lines <= PACKED_LINES)
+            stage_lines(l, part.top, min(part.lines, l.capacity), m.raw);
         if (prepare_packed(params, p, t, l, s)) {
             make_packed<T>(params, m);
             return;

@@ -7,13 +7,13 @@
 
 #include "core/contract/image_descriptor.h"
 
-/* Outputs are made in tiles of TILE_WIDTH columns and up to TILE_HEIGHT rows. MADE_ROWS of them at a time are held as interleaved RGB
+/* Outputs are made in tiles of TILE_WIDTH columns and up to TILE_HEIGHT rows. RGB_ROWS of them at a time are stored as interleaved RGB
    bytes. */
 enum {
     TILE_WIDTH = RVIT_CU_PREPROCESS_WIDTH,
     TILE_HEIGHT = RVIT_CU_PREPROCESS_HEIGHT,
-    MADE_ROWS = 32,
-    MADE_PITCH = 3 * TILE_WIDTH + 8, /* a multiple of 4, for which a warp's stores of 8 columns of 8 rows have no bank conflict */
+    RGB_ROWS = 32,
+    RGB_PITCH = 3 * TILE_WIDTH + 8, /* a multiple of 4, for which a warp's stores of 8 columns of 8 rows have no bank conflict */
     PREPROCESS_THREADS = RVIT_CU_PREPROCESS_THREADS
 };
 
@@ -143,7 +143,7 @@ RVIT_DEVICE long long image_slots_before(const rvit_cu_preprocess_params &params
     return ((long long)image_row_start(params, image) * (params.patch_size * params.patch_size) >> params.slot_bits) + image;
 }
 
-/* The last image that starts at or before the slot. All lanes of a warp must ask for the same slot. */
+/* The last image that starts at or before the slot. All lanes of a warp must pass the same slot. */
 RVIT_DEVICE int image_of_slot(const rvit_cu_preprocess_params &params, int n_images, long long slot)
 {
     const int lane = (int)threadIdx.x % 32;

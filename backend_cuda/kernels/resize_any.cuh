@@ -24,9 +24,9 @@ RVIT_DEVICE unsigned load_nv12(const rvit_image_entry &e, const uint8_t *memory,
            image_byte(luma + cb * (unsigned)e.blue_cb, 16) << 16;
 }
 
-/* The first pass, over lines block .. stop - 1; with the vertical pass first, `lines` are columns. A thread makes one output of EACH
+/* The first pass, over lines block .. stop - 1; with the vertical pass first, `lines` are columns. A thread makes one output of N_LINES
    lines at a time, so that it reads each weight once for them. */
-template <bool NV12, int EACH>
+template <bool NV12, int N_LINES>
 RVIT_DEVICE void sum_block(const rvit_cu_preprocess_params &params, const rvit_image_entry &e, const uint8_t *memory, long long plane,
                            const image_axis &axis, int block, int stop, uint32_t (*lines)[ANY_WIDTH])
 {
@@ -38,18 +38,18 @@ RVIT_DEVICE void sum_block(const rvit_cu_preprocess_params &params, const rvit_i
     const bool down = e.down_first != 0;
     const int step = down ? e.stride : e.pixel_size, red = e.red, green = e.green, blue = e.blue;
     const long long across = down ? e.pixel_size : e.stride, far = across * STEP;
-    for (int line = block + (int)threadIdx.x / ANY_WIDTH; line < stop; line += EACH * STEP) {
+    for (int line = block + (int)threadIdx.x / ANY_WIDTH; line < stop; line += N_LINES * STEP) {
         const uint8_t *pixel = memory + line * across + (long long)taps.first * step;
         const int32_t *at = params.words + taps.weights;
-        unsigned sums[EACH][3];
+        unsigned sums[N_LINES][3];
 #pragma unroll
-        for (int r = 0; r < EACH; r++)
+        for (int r = 0; r < N_LINES; r++)
             sums[r][0] = sums[r][1] = sums[r][2] = 1u << (axis.bits - 1);
 #pragma unroll 1
         for (int k = 0; k < taps.count; k++, at += axis.n_axis, pixel += step) {
             const unsigned weight = (unsigned)*at;
 #pragma unroll
-            for (int r = 0; r < EACH; r++) {
+            for (int r = 0; r < N_LINES; r++) {
                 if (line + r * STEP >= stop)
                     continue;
                 if (NV12) {
@@ -67,7 +67,7 @@ RVIT_DEVICE void sum_block(const rvit_cu_preprocess_params &params, const rvit_i
             }
         }
 #pragma unroll
-        for (int r = 0; r < EACH; r++)
+        for (int r = 0; r < N_LINES; r++)
             if (line + r * STEP < stop)
                 lines[line + r * STEP - block][i] =
                     image_byte(sums[r][0], axis.bits) | image_byte(sums[r][1], axis.bits) << 8 | image_byte(sums[r][2], axis.bits) << 16;
@@ -76,10 +76,10 @@ RVIT_DEVICE void sum_block(const rvit_cu_preprocess_params &params, const rvit_i
 
 /* Writes the outputs of both axes to a tile's bytes. Every thread must call this. */
 RVIT_DEVICE void resize_any(const rvit_cu_preprocess_params &params, const rvit_image_entry &e, const uint8_t *memory, long long plane,
-                            const image_axis &across, const image_axis &down, uint32_t (*lines)[ANY_WIDTH], uint8_t *made)
+                            const image_axis &across, const image_axis &down, uint32_t (*lines)[ANY_WIDTH], uint8_t *rgb)
 {
-    const bool turned = e.down_first != 0;
-    const image_axis first = turned ? down : across, second = turned ? across : down;
+    const bool transposed = e.down_first != 0;
+    const image_axis first = transposed ? down : across, second = transposed ? across : down;
     const int i = (int)threadIdx.x % ANY_WIDTH, j = (int)threadIdx.x / ANY_WIDTH;
     const bool mine = i < first.n && j < second.n;
     const image_taps last = taps_of(params, second, second.n - 1);
@@ -104,9 +104,9 @@ RVIT_DEVICE void resize_any(const rvit_cu_preprocess_params &params, const rvit_
         }
         block_sync();
     }
-    const int row = turned ? i : j, column = turned ? j : i;
+    const int row = transposed ? i : j, column = transposed ? j : i;
     for (int c = 0; c < 3 && mine; c++)
-        made[row * MADE_PITCH + 3 * column + c] = (uint8_t)image_byte(sums[c], second.bits);
+        rgb[row * RGB_PITCH + 3 * column + c] = (uint8_t)image_byte(sums[c], second.bits);
 }
 
 #endif

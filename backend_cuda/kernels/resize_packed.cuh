@@ -24,7 +24,7 @@ struct packed_lines {
     const uint8_t *pixels, *limit; /* the first byte of line 0; the end of the memory */
     int before, bytes;             /* before the first pixel; in total */
     int pitch, stride;             /* between lines: in shared memory, in the image */
-    int most;                      /* that fit into raw, a multiple of 16 */
+    int capacity;                  /* that fit into raw, a multiple of 16 */
     bool aligned, whole;           /* lines start at multiples of 16 bytes; so does the end of the memory */
 };
 
@@ -39,7 +39,7 @@ struct packed_memory {
     alignas(16) uint8_t y_bands[TILE_HEIGHT * 4 * PACKED_Y_BAND];
     int32_t x_first[TILE_WIDTH], x_count[TILE_WIDTH], y_first[TILE_HEIGHT], y_count[TILE_HEIGHT];
     int32_t windows[PACKED_WARPS], steps[PACKED_WARPS]; /* for each group of columns: its first byte in a line, its steps */
-    int32_t unfit[PACKED_WARPS];
+    int32_t unsupported[PACKED_WARPS];
     packed_lines lines;
     packed_part parts[TILE_HEIGHT / 8];
 };
@@ -57,7 +57,7 @@ template <int N> RVIT_DEVICE void clear_bytes(uint8_t (&bytes)[N], int begin)
         reinterpret_cast<uint4 *>(bytes)[i] = make_uint4(0, 0, 0, 0);
 }
 
-RVIT_DEVICE void note_taps(const rvit_cu_preprocess_params &params, const image_axis &axis, int i, int32_t *first, int32_t *count)
+RVIT_DEVICE void store_taps(const rvit_cu_preprocess_params &params, const image_axis &axis, int i, int32_t *first, int32_t *count)
 {
     if (i < 0 || i >= axis.n)
         return;
@@ -114,9 +114,9 @@ RVIT_DEVICE uint32_t lines_address(const uint8_t *lines, int pitch)
     return shared_address(lines + lane % 16 * pitch + lane / 16 * 16);
 }
 
-/* 16 lines times 8 outputs. With t = lane % 4 and g = lane / 4, a lane has outputs 2 t and 2 t + 1 of lines g and g + 8. made[0] has the
-   first output of both lines, made[1] the second. */
-template <int STEPS> RVIT_DEVICE void multiply_lines(uint32_t lines, const packed_weights<STEPS> &weights, int bits, uint32_t (&made)[2])
+/* 16 lines times 8 outputs. With t = lane % 4 and g = lane / 4, a lane has outputs 2 t and 2 t + 1 of lines g and g + 8. outputs[0] has the
+   first output of both lines, outputs[1] the second. */
+template <int STEPS> RVIT_DEVICE void multiply_lines(uint32_t lines, const packed_weights<STEPS> &weights, int bits, uint32_t (&outputs)[2])
 {
     const int round = 1 << (bits - 1);
     int low[4] = {round, round, round, round}, middle[4] = {0, 0, 0, 0}, high[4] = {0, 0, 0, 0}, sums[4];
@@ -131,13 +131,13 @@ template <int STEPS> RVIT_DEVICE void multiply_lines(uint32_t lines, const packe
 #pragma unroll
     for (int i = 0; i < 4; i++)
         sums[i] = (int)((uint32_t)low[i] + ((uint32_t)middle[i] << 8) + ((uint32_t)high[i] << 16)) >> bits;
-    made[0] = saturate_u8x2(sums[0], sums[2]);
-    made[1] = saturate_u8x2(sums[1], sums[3]);
+    outputs[0] = saturate_u8x2(sums[0], sums[2]);
+    outputs[1] = saturate_u8x2(sums[1], sums[3]);
 }
 
 RVIT_DEVICE packed_part part_from(const packed_memory &s, int first, int rows)
 {
-    packed_part part = {first, min(rows - first, (int)MADE_ROWS), s.y_first[first], 0};
+    packed_part part = {first, min(rows - first, (int)RGB_ROWS), s.y_first[first], 0};
     while (part.lines = s.y_first[first + part.n - 1] + s.y_count[first + part.n - 1] - part.top, part.n > 8 && part.lines > PACKED_LINES)
         part.n = (part.n + 15) / 16 * 8;
     return part;
@@ -156,7 +156,7 @@ RVIT_DEVICE packed_lines lines_of(const rvit_cu_preprocess_params &params, const
     l.limit = p.limit;
     l.bytes = l.before + (s.x_first[columns - 1] + s.x_count[columns - 1] - first) * size;
     l.pitch = (max(l.bytes, 0) + 127) / 128 * 128 + 16;
-    l.most = (int)((unsigned)params.raw_size / (16 * (unsigned)l.pitch)) * 16;
+    l.capacity = (int)((unsigned)params.raw_size / (16 * (unsigned)l.pitch)) * 16;
     return l;
 }
 
@@ -165,7 +165,7 @@ RVIT_DEVICE bool prepare_packed(const rvit_cu_preprocess_params &params, const s
                                 packed_memory &s)
 {
     const int tid = thread_number(), size = p.e.pixel_size, n = 3 * t.across.n;
-    bool fits = l.bytes > l.before && l.most > 0;
+    bool fits = l.bytes > l.before && l.capacity > 0;
     if (tid < (t.down.n + 7) / 8) { /* a part may start at any multiple of 8 rows, and have only these */
         const packed_part part = part_from(s, 8 * tid, min(8 * tid + 8, t.down.n));
         fits = fits && part.lines >= 1 && part.lines <= PACKED_LINES;
@@ -185,12 +185,12 @@ RVIT_DEVICE bool prepare_packed(const rvit_cu_preprocess_params &params, const s
     }
     fits = fill_bands<PACKED_X_BAND, TILE_WIDTH>(params, t.across, s.x_count, size, s.x_bands) && fits;
     fits = fill_bands<PACKED_Y_BAND, TILE_HEIGHT>(params, t.down, s.y_count, 1, s.y_bands) && fits;
-    const bool unfit = warp_any(!fits);
+    const bool unsupported = warp_any(!fits);
     if (tid % 32 == 0)
-        s.unfit[tid / 32] = unfit;
+        s.unsupported[tid / 32] = unsupported;
     copy_wait<0>();
     block_sync();
-    return !warp_any(tid % 32 < PACKED_WARPS && s.unfit[min(tid % 32, PACKED_WARPS - 1)] != 0);
+    return !warp_any(tid % 32 < PACKED_WARPS && s.unsupported[min(tid % 32, PACKED_WARPS - 1)] != 0);
 }
 
 /* Copies 16 bytes of a line to shared memory. Reads whole words, but not beyond limit. */
@@ -281,13 +281,13 @@ RVIT_DEVICE packed_share share_of(int rows)
 /* Makes the rows of a part from s.columns, as bytes. Bytes after them are undefined. */
 template <int STEPS>
 RVIT_DEVICE void make_rows(const packed_memory &s, const packed_part &part, const packed_share &share, int base, int columns, int bits,
-                           uint8_t *made)
+                           uint8_t *rgb)
 {
     const int lane = thread_number() % 32, row = part.first + min(share.y + lane / 4, part.n - 1);
     packed_weights<STEPS> weights;
     load_weights<PACKED_Y_BAND>(s.y_bands + row * 4 * PACKED_Y_BAND, s.y_first[row] - part.top - base, weights);
     uint32_t lines = lines_address(s.columns + share.begin * PACKED_PITCH + base, PACKED_PITCH);
-    uint8_t *to = made + (share.y + 2 * (lane % 4)) * MADE_PITCH + share.begin + lane / 4;
+    uint8_t *to = rgb + (share.y + 2 * (lane % 4)) * RGB_PITCH + share.begin + lane / 4;
     const int step = share.step;
 #pragma unroll 1
     for (int rest = columns - share.begin; rest > 0; rest -= step, lines += step * PACKED_PITCH, to += step) {
@@ -296,16 +296,16 @@ RVIT_DEVICE void make_rows(const packed_memory &s, const packed_part &part, cons
         multiply_lines(lines, weights, bits, bytes);
         if (left > 0) {
             to[0] = (uint8_t)bytes[0];
-            to[MADE_PITCH] = (uint8_t)bytes[1];
+            to[RGB_PITCH] = (uint8_t)bytes[1];
         }
         if (left > 8) {
             to[8] = (uint8_t)(bytes[0] >> 8);
-            to[MADE_PITCH + 8] = (uint8_t)(bytes[1] >> 8);
+            to[RGB_PITCH + 8] = (uint8_t)(bytes[1] >> 8);
         }
     }
 }
 
-RVIT_DEVICE void make_rows_of(const packed_memory &s, const packed_part &part, int columns, int bits, uint8_t *made)
+RVIT_DEVICE void make_rows_of(const packed_memory &s, const packed_part &part, int columns, int bits, uint8_t *rgb)
 {
     const packed_share share = share_of(part.n);
     const int last = part.first + min(share.y + 7, part.n - 1);
@@ -313,9 +313,9 @@ RVIT_DEVICE void make_rows_of(const packed_memory &s, const packed_part &part, i
     if (base < 0 || end > part.lines)
         return;
     if (end - base <= 64)
-        make_rows<2>(s, part, share, base, columns, bits, made);
+        make_rows<2>(s, part, share, base, columns, bits, rgb);
     else
-        make_rows<4>(s, part, share, base, columns, bits, made);
+        make_rows<4>(s, part, share, base, columns, bits, rgb);
 }
 
 #endif
