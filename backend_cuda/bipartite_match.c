@@ -35,7 +35,7 @@ rvit_status rvit_cu_bipartite_match(rvit_cu_queue *queue, const rvit_bipartite_m
         .merges = args->merges,
         .group_size = args->group_size,
         .n_windows = args->n_windows,
-        .held_groups = tile.held_rows,
+        .shared_groups = tile.held_rows,
         .splits = tile.splits,
     };
     if (tile.splits)

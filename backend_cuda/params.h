@@ -378,8 +378,8 @@ typedef struct rvit_cu_bipartite_match_params {
     int64_t k_stride;
     const int32_t *window_cu_seqlens; /* or NULL */
     int32_t dtype, n_heads, head_dim, merges, group_size, n_windows;
-    int32_t held_groups; /* merge groups whose metrics fit in shared memory */
-    int32_t splits;      /* 1: bipartite_match_metric computes the metrics first, and CTAs share the search */
+    int32_t shared_groups; /* merge groups whose metrics fit in shared memory */
+    int32_t splits;        /* 1: bipartite_match_metric computes the metrics first, and CTAs share the search */
 } rvit_cu_bipartite_match_params;
 
 typedef struct rvit_cu_merge_params {

@@ -1,10 +1,10 @@
 #include "backend_cuda/cu.h"
 
-/* Numbers to sort are in global memory if an image may exceed shared memory. */
+/* Keys to sort are in global memory if an image may exceed shared memory. */
 static int64_t n_sorted(const rvit_select_args *args)
 {
-    const int adds_up = args->mode == RVIT_SELECT_SAMPLE || args->mode == RVIT_SELECT_MASS;
-    return adds_up && args->max_len > RVIT_CU_HELD_ROWS ? args->rows : 0;
+    const int sums_scores = args->mode == RVIT_SELECT_SAMPLE || args->mode == RVIT_SELECT_MASS;
+    return sums_scores && args->max_len > RVIT_CU_SHARED_ROWS ? args->rows : 0;
 }
 
 rvit_status rvit_cu_select_reserve(rvit_cu_queue *queue, const rvit_select_args *args)

@@ -347,7 +347,7 @@ rvit_cu_image_tile rvit_cu_tile_bipartite_match(const rvit_cu_machine *machine, 
 #define RVIT_CU_BIPARTITE_MATCH_STAGED ((128 + 64) * (64 + 4) * 4) /* bytes for those and 64 merge groups of B, 64 channels at a time */
 
 /* Scores that fit in shared memory for ranking or sorting. */
-#define RVIT_CU_HELD_ROWS 1024
+#define RVIT_CU_SHARED_ROWS 1024
 
 #define RVIT_CU_MEAN_COLUMNS 128 /* per CTA */
 

@@ -29,7 +29,7 @@ layout(binding = 7) writeonly buffer Probs { float probs[]; };
 #include "common/group_add.glsl"
 #include "common/row_team.glsl"
 
-shared float held[RVIT_NEAR_KEYS]; // weights of the first rows; those of the others are recomputed
+shared float stored[RVIT_NEAR_KEYS]; // weights of the first rows; those of the others are recomputed
 shared float largest_logits[THREADS];
 shared vec4 partial_sums[THREADS];
 shared vec4 z[COLUMNS];
@@ -71,7 +71,7 @@ void main()
     for (uint t = index; t < image.len; t += THREADS) {
         const float weight = exp(logit_of(image.begin + t, head) - largest);
         if (t < RVIT_NEAR_KEYS)
-            held[t] = weight;
+            stored[t] = weight;
         part += weight;
     }
     const float sum = group_add(part);
@@ -79,7 +79,7 @@ void main()
     if ((FLAGS & RVIT_ATTENTION_POOL_HAS_PROBS) != 0)
         for (uint t = index; t < image.len; t += THREADS)
             probs[uint(push.probs_at) + (image.begin + t) * uint(push.n_heads) + head] =
-                (t < RVIT_NEAR_KEYS ? held[t] : exp(logit_of(image.begin + t, head) - largest)) * scale;
+                (t < RVIT_NEAR_KEYS ? stored[t] : exp(logit_of(image.begin + t, head) - largest)) * scale;
     for (uint j = index; j < head_dim; j += THREADS)
         values[j] = 0.0;
     barrier();
@@ -90,7 +90,7 @@ void main()
         const uint column = first + index % COLUMNS;
         vec4 total = vec4(0.0);
         for (uint t = index / COLUMNS; t < image.len && column < dim4; t += sharers) {
-            const float weight = t < RVIT_NEAR_KEYS ? held[t] : exp(logit_of(image.begin + t, head) - largest);
+            const float weight = t < RVIT_NEAR_KEYS ? stored[t] : exp(logit_of(image.begin + t, head) - largest);
             total += weight * in_vec4(x_words[uint(push.x_at) + (image.begin + t) * dim4 + column]);
         }
         partial_sums[index] = total;

@@ -247,14 +247,14 @@ uint choose(uint n_items, uint n_chosen, uint rank)
     return staying;
 }
 
-bool row_stays(uint row)
+bool is_row_kept(uint row)
 {
     return load_marks(row / 4, row, row + 1) != 0;
 }
 
-bool stays(uint item)
+bool is_item_kept(uint item)
 {
-    return row_stays(image_begin + item_position(item) * GROUP_SIZE);
+    return is_row_kept(image_begin + item_position(item) * GROUP_SIZE);
 }
 
 // Builds the lists: a merge group of B, then the items merged into it in ascending order. They are built from the end, as lists of the
@@ -273,7 +273,7 @@ void link(rvit_sequence image, uint n_items, uint n_chosen, uint first_b, uint n
             find_partners(image, block, block + n, first_b, n_b);
         for (uint i = gl_LocalInvocationIndex; i < n; i += THREADS) {
             next_rows[next_at(item_position(block + i))] = LAST; // held the key so far
-            if (stays(block + i))
+            if (is_item_kept(block + i))
                 workspace[i] = NO_ROW;
         }
         memoryBarrierBuffer();
@@ -314,10 +314,10 @@ void list_rows(uint to, uint end_prefix, uint n_items, uint staying, uint first_
         store_source(to + position, position);
     uint at = to + end_prefix;
     for (uint first = 0; first < n_items; first += THREADS) {
-        const bool stayed = first + rank < n_items && stays(first + rank);
+        const bool is_kept = first + rank < n_items && is_item_kept(first + rank);
         uint total;
-        const uint before = group_exclusive_add(uint(stayed), total);
-        if (stayed)
+        const uint before = group_exclusive_add(uint(is_kept), total);
+        if (is_kept)
             store_source(at + before, item_position(first + rank));
         at += total;
     }
@@ -329,10 +329,10 @@ void list_rows(uint to, uint end_prefix, uint n_items, uint staying, uint first_
 void list_in_order(rvit_sequence image, uint to, uint rank)
 {
     for (uint first = 0; first < image.len; first += THREADS) {
-        const bool stayed = first + rank < image.len && row_stays(image.begin + first + rank);
+        const bool is_kept = first + rank < image.len && is_row_kept(image.begin + first + rank);
         uint total;
-        const uint before = group_exclusive_add(uint(stayed), total);
-        if (stayed)
+        const uint before = group_exclusive_add(uint(is_kept), total);
+        if (is_kept)
             store_source(to + before, first + rank);
         to += total;
     }

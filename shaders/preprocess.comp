@@ -180,10 +180,10 @@ bool find_axis(int at, int n_axis, int begin, int n, int in_size, int bits, out 
 taps find_taps(axis a, int i)
 {
     const uint here = a.at + uint(a.begin + i), begin = here + 2 * a.n_axis;
-    const uint held = begin < uint(push.n_words) ? (uint(push.n_words) - begin + a.n_axis - 1) / a.n_axis : 0;
+    const uint available = begin < uint(push.n_words) ? (uint(push.n_words) - begin + a.n_axis - 1) / a.n_axis : 0;
     const int first = clamp(int(word(here)), 0, a.in_size - 1);
     const int count = clamp(int(word(here + a.n_axis)), 0, a.in_size - first);
-    return taps(first, int(min(held, uint(count))), begin);
+    return taps(first, int(min(available, uint(count))), begin);
 }
 
 // The first pass over lines block .. stop, which are columns if the vertical pass comes first.

@@ -52,7 +52,7 @@ template <typename T, typename P> RVIT_DEVICE T *first_row(T *array, int stride,
     return array + ((long long)work.begin * stride + work.head * params.head_dim);
 }
 
-template <typename T, typename P> RVIT_DEVICE T *first_number(T *array, const attention_work &work, const P &params)
+template <typename T, typename P> RVIT_DEVICE T *first_value(T *array, const attention_work &work, const P &params)
 {
     return array + ((long long)work.begin * params.n_heads + work.head);
 }
@@ -300,7 +300,7 @@ RVIT_DEVICE float complete_scores(float (&s)[MT][KEYS / 8][4], const rvit_cu_att
                         s[m][t][j] = s[m][t][j + 2] = -INFINITY;
     }
     if (BIAS_STATS && params.cls_probs != nullptr && row == 0 && lane < 4) {
-        float *cls = first_number(params.cls_probs, work, params) + (long long)first * params.n_heads;
+        float *cls = first_value(params.cls_probs, work, params) + (long long)first * params.n_heads;
 #pragma unroll
         for (int t = 0; t < KEYS / 8; t++)
 #pragma unroll
@@ -441,7 +441,7 @@ RVIT_DEVICE void finish_cls(const rvit_cu_attention_params &params, const attent
 {
     const float scale = params.key_bias == nullptr ? params.scale : 1.0f;
     for (int j = first; j < work.length; j += step) {
-        float *p = first_number(params.cls_probs, work, params) + (long long)j * params.n_heads;
+        float *p = first_value(params.cls_probs, work, params) + (long long)j * params.n_heads;
         *p = total == 0.0f ? 0.0f : exp2_fast(fmaf(*p, scale, -reference)) / total;
     }
 }
@@ -557,7 +557,7 @@ RVIT_DEVICE void finish_stats(warp_state<D, MT> &w, const rvit_cu_attention_para
             w.sum[m][h] += shuffle_xor(w.sum[m][h], 2);
             const int r = row + m * 16 + lane / 4 + 8 * h;
             if (params.lse != nullptr && (lane & 3) == 0 && r < work.length)
-                first_number(params.lse, work, params)[(long long)r * params.n_heads] = log_sum(-w.offset[m][h], w.sum[m][h]);
+                first_value(params.lse, work, params)[(long long)r * params.n_heads] = log_sum(-w.offset[m][h], w.sum[m][h]);
         }
     if (params.cls_probs != nullptr && row == 0) {
         warp_sync();

@@ -21,18 +21,18 @@ template <typename T> RVIT_DEVICE float dot_8(uint4 a, uint4 b)
                  raw_4<T>::floats(make_uint2(b.z, b.w)));
 }
 
-/* What d_cls_probs adds to D of the first query. Called by a whole warp. */
+/* The term that d_cls_probs adds to D of the first query. Called by a whole warp. */
 RVIT_DEVICE float cls_share(const rvit_cu_attention_backward_params &params, const attention_work &work)
 {
-    const float *probs = first_number(params.cls_probs, work, params), *gradients = first_number(params.d_cls_probs, work, params);
+    const float *probs = first_value(params.cls_probs, work, params), *gradients = first_value(params.d_cls_probs, work, params);
     float sum = 0.0f;
     for (int j = threadIdx.x & 31; j < work.length; j += 32)
         sum = fmaf(probs[(long long)j * params.n_heads], gradients[(long long)j * params.n_heads], sum);
     return warp_sum(sum);
 }
 
-/* A query's two numbers: what it adds to its logits, -lse, and D, from the dot products of 8 channels in each of `lanes` adjacent lanes.
-   Queries without weights or past the image get -infinity. All lanes of a warp must call this. */
+/* A query's two numbers: the term that it adds to its logits, -lse, and D, from the dot products of 8 channels in each of `lanes` adjacent
+   lanes. Queries without weights or past the image get -infinity. All lanes of a warp must call this. */
 RVIT_DEVICE float2 query_numbers(const rvit_cu_attention_backward_params &params, float lse, float d_lse, float dot, int lanes, float cls,
                                  bool live, bool first)
 {
@@ -48,13 +48,13 @@ RVIT_DEVICE float2 query_numbers(const rvit_cu_attention_backward_params &params
     return numbers;
 }
 
-RVIT_DEVICE float number_or_0(const float *array, const rvit_cu_attention_backward_params &params, const attention_work &work, int row)
+RVIT_DEVICE float value_or_0(const float *array, const rvit_cu_attention_backward_params &params, const attention_work &work, int row)
 {
-    return array == nullptr ? 0.0f : first_number(array, work, params)[(long long)row * params.n_heads];
+    return array == nullptr ? 0.0f : first_value(array, work, params)[(long long)row * params.n_heads];
 }
 
-/* What a key adds to its logits. */
-template <typename P> RVIT_DEVICE float key_number(const P &params, const attention_work &work, int row)
+/* The term that a key adds to its logits; -infinity past the image. */
+template <typename P> RVIT_DEVICE float key_logit(const P &params, const attention_work &work, int row)
 {
     if (row >= work.length)
         return -INFINITY;
@@ -84,8 +84,8 @@ template <typename T> RVIT_DEVICE void backward_numbers(const rvit_cu_attention_
             first_row(static_cast<const T *>(params.d_out), params.d_out_stride, work, params) + row * params.d_out_stride + lane * 8;
         dot = dot_8(load_4(out), load_4(out + 4), load_4(d_out), load_4(d_out + 4));
     }
-    const float lse = live ? number_or_0(params.lse, params, work, row) : 0.0f;
-    const float d_lse = live ? number_or_0(params.d_lse, params, work, row) : 0.0f;
+    const float lse = live ? value_or_0(params.lse, params, work, row) : 0.0f;
+    const float d_lse = live ? value_or_0(params.d_lse, params, work, row) : 0.0f;
     const float2 numbers = query_numbers(params, lse, d_lse, dot, lanes, cls, live, row == 0);
     if (lane == 0 && live)
         head_numbers(params, work)[row] = numbers;
@@ -243,7 +243,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct back
                                             const attention_work &work, int own, int other)
     {
         const int lane = threadIdx.x & 31;
-        const float *gradients = first_number(params.d_cls_probs, work, params);
+        const float *gradients = first_value(params.d_cls_probs, work, params);
         if (OWN_KEYS && other == 0 && (lane & 3) == 0) {
 #pragma unroll
             for (int i = 0; i < 2 * MT; i++) {
@@ -403,7 +403,7 @@ template <typename T, int D, int MT, bool BIAS_STATS> struct backward_image {
                 b[i] = *reinterpret_cast<const uint4 *>(gradient + row * params.d_out_stride);
             }
             if (row < work.length && chunk == 0)
-                lse[i] = number_or_0(params.lse, params, work, row), d_lse[i] = number_or_0(params.d_lse, params, work, row);
+                lse[i] = value_or_0(params.lse, params, work, row), d_lse[i] = value_or_0(params.d_lse, params, work, row);
         }
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
@@ -435,7 +435,7 @@ template <typename T, int D, int MT, bool BIAS_STATS> struct backward_image {
         for (int above = first; above - first < rows; above += AHEAD * step)
             load_numbers(above, step, chunk, cls);
         for (int row = threadIdx.x; BIAS_STATS && row < rows; row += (int)blockDim.x)
-            keys()[row] = key_number(params, work, row);
+            keys()[row] = key_logit(params, work, row);
         copy_wait<0>();
         block_sync();
     }
@@ -509,7 +509,7 @@ template <typename T, int D, int ROWS, bool OWN_KEYS, bool BIAS_STATS> struct ba
         float *numbers = reinterpret_cast<float *>(memory + stage * SIZE + 2 * ARRAY);
         for (int row = thread; row < n; row += step)
             if (!OWN_KEYS && BIAS_STATS)
-                numbers[row] = key_number(params, work, begin + row);
+                numbers[row] = key_logit(params, work, begin + row);
             else if (!OWN_KEYS)
                 break;
             else if (row < left)
@@ -563,7 +563,7 @@ RVIT_DEVICE void backward_block(const rvit_cu_attention_backward_params &params,
     for (int i = 0; i < 2 * MT; i++) {
         const int r = row + g + 8 * i;
         const float2 query = OWN_KEYS || r >= length ? make_float2(-INFINITY, 0.0f) : head_numbers(params, work)[r];
-        own.logit[i / 2][i % 2] = !OWN_KEYS ? query.x : BIAS_STATS ? key_number(params, work, r) : 0.0f;
+        own.logit[i / 2][i % 2] = !OWN_KEYS ? query.x : BIAS_STATS ? key_logit(params, work, r) : 0.0f;
         own.delta[i / 2][i % 2] = query.y;
     }
     own.begin(params.zero);

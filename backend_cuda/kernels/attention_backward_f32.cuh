@@ -33,12 +33,12 @@ RVIT_DEVICE void weigh_gradient_f32(const rvit_cu_attention_backward_params &par
         if (OWN_KEYS && other < work.length)
             column = head_numbers(params, work)[other];
         if (!OWN_KEYS)
-            column.x = key_number(params, work, other);
+            column.x = key_logit(params, work, other);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int query = OWN_KEYS ? other : row + r, key = OWN_KEYS ? row + r : other;
             if (params.d_cls_probs != nullptr && query == 0 && key < work.length)
-                v[r][j] = add_rn(v[r][j], first_number(params.d_cls_probs, work, params)[(long long)key * params.n_heads]);
+                v[r][j] = add_rn(v[r][j], first_value(params.d_cls_probs, work, params)[(long long)key * params.n_heads]);
             const float weight = expf(fmaf(s[r][j], params.scale, add_rn(column.x, logit[r])));
             const float gradient = mul_rn(weight, add_rn(v[r][j], -(OWN_KEYS ? column.y : delta[r])));
             share[r] = add_rn(share[r], gradient);
@@ -75,7 +75,7 @@ RVIT_DEVICE void backward_block_f32(const rvit_cu_attention_backward_params &par
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         const float2 query = OWN_KEYS || row + r >= length ? make_float2(-INFINITY, 0.0f) : head_numbers(params, work)[row + r];
-        logit[r] = OWN_KEYS ? key_number(params, work, row + r) : query.x;
+        logit[r] = OWN_KEYS ? key_logit(params, work, row + r) : query.x;
         delta[r] = query.y;
     }
     fetch_f32(x, pitch, OWN_KEYS ? k : q, OWN_KEYS ? params.k_stride : params.q_stride, dim, first_own, length);

@@ -124,7 +124,7 @@ RVIT_DEVICE void store_rows_f32(float (&out)[2][4][4], float (&maximum)[2], floa
                                 empty ? 0.0f : out[r][i][2] / sum[r], empty ? 0.0f : out[r][i][3] / sum[r]));
         }
         if (params.lse != nullptr && tx == 0)
-            first_number(params.lse, work, params)[(long long)row * params.n_heads] = maximum[r] + logf(sum[r]);
+            first_value(params.lse, work, params)[(long long)row * params.n_heads] = maximum[r] + logf(sum[r]);
     }
 }
 
@@ -136,7 +136,7 @@ RVIT_DEVICE void attend_f32(const rvit_cu_attention_params &params)
     if (first_query >= length)
         return;
     const float *bias = params.key_bias == nullptr ? nullptr : params.key_bias + work.begin;
-    float *cls = first_query == 0 && params.cls_probs != nullptr ? first_number(params.cls_probs, work, params) : nullptr;
+    float *cls = first_query == 0 && params.cls_probs != nullptr ? first_value(params.cls_probs, work, params) : nullptr;
     const float *all_q = first_row(static_cast<const float *>(params.q), params.q_stride, work, params);
     const float *all_k = first_row(static_cast<const float *>(params.k), params.k_stride, work, params);
     const float *all_v = first_row(static_cast<const float *>(params.v), params.v_stride, work, params);

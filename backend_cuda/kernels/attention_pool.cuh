@@ -11,7 +11,7 @@ enum {
     ATTENTION_POOL_WARPS = RVIT_CU_ATTENTION_POOL_WARPS,
     ATTENTION_POOL_THREADS = ATTENTION_POOL_WARPS * 32,
     ATTENTION_POOL_PIECES = RVIT_CU_ATTENTION_POOL_PIECES,
-    ATTENTION_POOL_HELD = 1024, /* rows whose softmax weights stay in shared memory; others are recomputed */
+    ATTENTION_POOL_SHARED_ROWS = 1024, /* rows whose softmax weights stay in shared memory; others are recomputed */
     ATTENTION_POOL_MAX_HEAD_DIM = 192
 };
 
@@ -51,14 +51,14 @@ RVIT_DEVICE float largest_logit(const pooled_rows &rows, float *values)
     return largest == -INFINITY ? 0.0f : largest;
 }
 
-/* Called by all threads: 1 / the sum of the weights. The first weights are stored in `held`. */
-RVIT_DEVICE float inverse_sum(const pooled_rows &rows, float *held, float *values)
+/* Called by all threads: 1 / the sum of the weights. The first weights are stored in `stored`. */
+RVIT_DEVICE float inverse_sum(const pooled_rows &rows, float *stored, float *values)
 {
     float sum = 0.0f;
     for (int row = threadIdx.x; row < rows.len; row += ATTENTION_POOL_THREADS) {
         const float weight = pooled_weight(rows, row);
-        if (row < ATTENTION_POOL_HELD)
-            held[row] = weight;
+        if (row < ATTENTION_POOL_SHARED_ROWS)
+            stored[row] = weight;
         sum += weight;
     }
     sum = warp_sum(sum);
@@ -73,7 +73,7 @@ RVIT_DEVICE float inverse_sum(const pooled_rows &rows, float *held, float *value
 
 /* A warp adds every ATTENTION_POOL_WARPS-th row, weighted, to the lane's columns. */
 template <typename T>
-RVIT_DEVICE void sum_rows(const rvit_cu_attention_pool_params &params, const pooled_rows &rows, const T *x, const float *held, int column,
+RVIT_DEVICE void sum_rows(const rvit_cu_attention_pool_params &params, const pooled_rows &rows, const T *x, const float *stored, int column,
                           float4 (&sum)[ATTENTION_POOL_PIECES])
 {
     for (int row = threadIdx.x / 32; row < rows.len; row += ATTENTION_POOL_WARPS) {
@@ -83,7 +83,7 @@ RVIT_DEVICE void sum_rows(const rvit_cu_attention_pool_params &params, const poo
         for (int p = 0; p < ATTENTION_POOL_PIECES; p++)
             if (column + p * 128 < params.dim)
                 raw[p] = load_raw_4(from + p * 128);
-        const float weight = row < ATTENTION_POOL_HELD ? held[row] : pooled_weight(rows, row);
+        const float weight = row < ATTENTION_POOL_SHARED_ROWS ? stored[row] : pooled_weight(rows, row);
 #pragma unroll
         for (int p = 0; p < ATTENTION_POOL_PIECES; p++)
             if (column + p * 128 < params.dim) {
@@ -144,7 +144,7 @@ template <typename T> RVIT_DEVICE void attention_pool_head(const rvit_cu_attenti
 {
     RVIT_SHARED float4 sums[ATTENTION_POOL_WARPS][32];
     RVIT_SHARED float4 z[ATTENTION_POOL_PIECES * 32];
-    RVIT_SHARED float held[ATTENTION_POOL_HELD];
+    RVIT_SHARED float stored[ATTENTION_POOL_SHARED_ROWS];
     RVIT_SHARED float values[ATTENTION_POOL_MAX_HEAD_DIM];
     RVIT_SHARED float parts[ATTENTION_POOL_WARPS];
     const int image = (int)blockIdx.x / params.n_heads, head = (int)blockIdx.x % params.n_heads;
@@ -155,11 +155,11 @@ template <typename T> RVIT_DEVICE void attention_pool_head(const rvit_cu_attenti
     pooled_rows rows = {params.logits + span.begin * params.logits_stride + head,
                         params.sizes == nullptr ? nullptr : params.sizes + span.begin, params.logits_stride, span.len, 0.0f};
     rows.largest = largest_logit(rows, parts);
-    const float scale = inverse_sum(rows, held, parts);
+    const float scale = inverse_sum(rows, stored, parts);
     if (params.probs != nullptr)
         for (int row = threadIdx.x; row < rows.len; row += ATTENTION_POOL_THREADS)
             params.probs[(long long)(span.begin + row) * params.n_heads + head] =
-                (row < ATTENTION_POOL_HELD ? held[row] : pooled_weight(rows, row)) * scale;
+                (row < ATTENTION_POOL_SHARED_ROWS ? stored[row] : pooled_weight(rows, row)) * scale;
     for (int j = threadIdx.x; j < head_dim; j += ATTENTION_POOL_THREADS)
         values[j] = rows.len > 0 && params.bias != nullptr ? params.bias[head * head_dim + j] : 0.0f;
     for (int first = 0; first < dim && rows.len > 0; first += ATTENTION_POOL_PIECES * 128) {
@@ -167,7 +167,7 @@ template <typename T> RVIT_DEVICE void attention_pool_head(const rvit_cu_attenti
 #pragma unroll
         for (int p = 0; p < ATTENTION_POOL_PIECES; p++)
             sum[p] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        sum_rows(params, rows, x, held, first + lane * 4, sum);
+        sum_rows(params, rows, x, stored, first + lane * 4, sum);
         add_warps(sum, scale, sums, z);
         for (int j = warp; j < head_dim; j += ATTENTION_POOL_WARPS) {
             const float part = dot_with_weights(weight + (long long)j * dim + first, z, dim - first);

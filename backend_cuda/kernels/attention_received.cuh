@@ -7,10 +7,10 @@
 #include "attention_backward.cuh"
 #include "attention_f32.cuh"
 
-/* What a query adds to its logits; -infinity without weights or past the image. */
-RVIT_DEVICE float received_number(const rvit_cu_attention_received_params &params, const attention_work &work, int row)
+/* The term that a query adds to its logits; -infinity without weights or past the image. */
+RVIT_DEVICE float query_logit(const rvit_cu_attention_received_params &params, const attention_work &work, int row)
 {
-    const float lse = row < work.length ? first_number(params.lse, work, params)[(long long)row * params.n_heads] : -INFINITY;
+    const float lse = row < work.length ? first_value(params.lse, work, params)[(long long)row * params.n_heads] : -INFINITY;
     return lse == -INFINITY ? -INFINITY : mul_rn(-lse, params.lse_factor);
 }
 
@@ -32,7 +32,7 @@ template <typename T, int D, int ROWS> struct received_stages {
                           chunk * 8 < params.head_dim && row < left);
         float *numbers = reinterpret_cast<float *>(memory + stage * SIZE + ARRAY);
         for (int row = thread; row < n; row += step)
-            numbers[row] = received_number(params, work, begin + row);
+            numbers[row] = query_logit(params, work, begin + row);
         copy_commit();
     }
 };
@@ -81,7 +81,7 @@ template <typename T, int D, int MT, int ROWS> RVIT_DEVICE void receive(const rv
             keys[m][i / 4][i % 4] ^= params.zero; /* see backward_rows::begin */
 #pragma unroll
         for (int h = 0; h < 2; h++)
-            bias[m][h] = key_number(params, work, row + m * 16 + h * 8 + (lane >> 2)), sum[m][h] = 0.0f;
+            bias[m][h] = key_logit(params, work, row + m * 16 + h * 8 + (lane >> 2)), sum[m][h] = 0.0f;
     }
     int stage = 0;
     const int chunk = tile_rows<D>::swizzled(lane >> 2, lane & 3);
@@ -95,7 +95,7 @@ template <typename T, int D, int MT, int ROWS> RVIT_DEVICE void receive(const rv
             at += 16 * stages::PITCH, numbers += 16 * 4;
         }
     }
-    float *out = first_number(params.out, work, params);
+    float *out = first_value(params.out, work, params);
 #pragma unroll
     for (int i = 0; i < 2 * MT; i++) {
         float total = sum[i / 2][i % 2];
@@ -117,7 +117,7 @@ RVIT_DEVICE void receive_f32(const rvit_cu_attention_received_params &params)
     const int tx = threadIdx.x % 8, ty = threadIdx.x / 8, row = first_key + 2 * ty;
     float *keys = reinterpret_cast<float *>(memory), *queries = keys + TILE_F32 * pitch;
     const float *q = first_row(static_cast<const float *>(params.q), params.q_stride, work, params);
-    const float bias[2] = {key_number(params, work, row), key_number(params, work, row + 1)};
+    const float bias[2] = {key_logit(params, work, row), key_logit(params, work, row + 1)};
     float sum[2] = {0.0f, 0.0f};
     fetch_f32(keys, pitch, first_row(static_cast<const float *>(params.k), params.k_stride, work, params), params.k_stride, dim, first_key,
               length);
@@ -129,17 +129,17 @@ RVIT_DEVICE void receive_f32(const rvit_cu_attention_received_params &params)
         multiply_keys_f32(s, keys, queries, pitch, dim, tx, ty);
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const float number = received_number(params, work, first + tx + 8 * j);
+            const float logit = query_logit(params, work, first + tx + 8 * j);
 #pragma unroll
             for (int r = 0; r < 2; r++)
-                sum[r] = add_rn(sum[r], expf(fmaf(s[r][j], params.scale, add_rn(number, bias[r]))));
+                sum[r] = add_rn(sum[r], expf(fmaf(s[r][j], params.scale, add_rn(logit, bias[r]))));
         }
     }
     for (int r = 0; r < 2; r++) {
         for (int mask = 4; mask > 0; mask /= 2)
             sum[r] = add_rn(sum[r], shuffle_xor(sum[r], mask));
         if (tx == 0 && row + r < length)
-            first_number(params.out, work, params)[(long long)(row + r) * params.n_heads] = sum[r] / (float)length;
+            first_value(params.out, work, params)[(long long)(row + r) * params.n_heads] = sum[r] / (float)length;
     }
 }
 

@@ -38,9 +38,9 @@ struct match_memory {
         rank_memory rank;
         match_choice choices[MATCH_A_TILE]; /* of the groups of A being processed */
     };
-    float values[HELD_ROWS / 2]; /* for each group of A, its largest dot product; NaN without a choice */
-    int partners[HELD_ROWS / 2]; /* for each group of A, its group of B; later -1 if it is not merged */
-    uint8_t marks[HELD_ROWS / 2];
+    float values[SHARED_ROWS / 2]; /* for each group of A, its largest dot product; NaN without a choice */
+    int partners[SHARED_ROWS / 2]; /* for each group of A, its group of B; later -1 if it is not merged */
+    uint8_t marks[SHARED_ROWS / 2];
     layout_memory layout;
 };
 static_assert(sizeof(match_memory) <= RVIT_CU_BIPARTITE_MATCH_FIXED, "the host plans with the size of match_memory");
@@ -201,7 +201,7 @@ RVIT_DEVICE void stage_groups(const match_job &job, int a, int last, int b, int 
     block_sync();
 }
 
-RVIT_DEVICE float4 load_held_4(uint32_t shared)
+RVIT_DEVICE float4 load_shared_floats(uint32_t shared)
 {
     const uint4 raw = load_shared_16(shared);
     return make_float4(bits_float(raw.x), bits_float(raw.y), bits_float(raw.z), bits_float(raw.w));
@@ -257,12 +257,12 @@ RVIT_DEVICE void find_partners(const rvit_cu_bipartite_match_params &params, con
 #pragma unroll
                     for (int i = 0; i < MATCH_A; i++)
                         if (i < MATCH_A / 2 || is_full)
-                            left[i] = load_held_4(x[i] + c);
+                            left[i] = load_shared_floats(x[i] + c);
 #pragma unroll
                     for (int j = 0; j < MATCH_B; j++) {
                         if (b + j * MATCH_LINE >= end)
                             continue; /* uniform in the CTA */
-                        const float4 right = load_held_4(y[j] + c);
+                        const float4 right = load_shared_floats(y[j] + c);
 #pragma unroll
                         for (int i = 0; i < MATCH_A; i++)
                             if (i < MATCH_A / 2 || is_full)
@@ -332,11 +332,11 @@ RVIT_DEVICE int next_merged(const match_job &job, int b, int from)
 }
 
 /* Writes the rows of a group. next: the first row of the next group in its list, or -1. */
-RVIT_DEVICE void link_group(const rvit_cu_bipartite_match_params &params, const match_job &job, int group, bool stays, int next)
+RVIT_DEVICE void link_group(const rvit_cu_bipartite_match_params &params, const match_job &job, int group, bool is_kept, int next)
 {
     const int row = group_begin(job, group);
     for (int j = 0; j < job.group_size; j++)
-        params.keep[row + j] = stays, params.next_rows[row + j] = next < 0 ? -1 : next + j;
+        params.keep[row + j] = is_kept, params.next_rows[row + j] = next < 0 ? -1 : next + j;
 }
 
 /* Writes keep and the lists of merged rows. */
@@ -360,10 +360,10 @@ RVIT_DEVICE void list_in_order(const rvit_cu_bipartite_match_params &params, con
 {
     for (int base = 0; base < job.len; base += blockDim.x) {
         const int i = base + (int)threadIdx.x;
-        const bool stays = i < job.len && params.keep[job.begin + i] != 0;
+        const bool is_kept = i < job.len && params.keep[job.begin + i] != 0;
         int all;
-        const int at = add_up_to(to, block_rank(stays, memory.words, &all), params.layout.rows);
-        if (stays && at < params.layout.rows)
+        const int at = add_up_to(to, block_rank(is_kept, memory.words, &all), params.layout.rows);
+        if (is_kept && at < params.layout.rows)
             params.layout.src_rows[at] = job.begin + i;
         to = add_up_to(to, all, params.layout.rows);
     }
@@ -372,11 +372,11 @@ RVIT_DEVICE void list_in_order(const rvit_cu_bipartite_match_params &params, con
 /* Lists the prefix, the kept rows of A, and the rows of B, from index `to` on. */
 RVIT_DEVICE void list_halves(const rvit_cu_bipartite_match_params &params, const match_job &job, rank_memory &memory, int to)
 {
-    const int most = params.layout.rows;
+    const int max_rows = params.layout.rows;
     int32_t *src_rows = params.layout.src_rows;
     const auto put = [&](int slot, int row) {
-        const int at = add_up_to(to, slot, most);
-        if (at < most)
+        const int at = add_up_to(to, slot, max_rows);
+        if (at < max_rows)
             src_rows[at] = job.begin + row;
     };
     for (int i = threadIdx.x; i < job.prefix; i += blockDim.x)
@@ -384,10 +384,10 @@ RVIT_DEVICE void list_halves(const rvit_cu_bipartite_match_params &params, const
     int before = job.prefix;
     for (int base = 0; base < job.n_a; base += blockDim.x) {
         const int a = base + (int)threadIdx.x;
-        const bool stays = a < job.n_a && params.keep[job.begin + job.a0 + 2 * a] != 0;
+        const bool is_kept = a < job.n_a && params.keep[job.begin + job.a0 + 2 * a] != 0;
         int all;
-        const int rank = block_rank(stays, memory.words, &all);
-        if (stays)
+        const int rank = block_rank(is_kept, memory.words, &all);
+        if (is_kept)
             put(before + rank, job.a0 + 2 * a);
         before += all;
     }
@@ -417,12 +417,12 @@ RVIT_DEVICE match_job match_job_of(const rvit_cu_bipartite_match_params &params,
 
 /* Sets where the image's metrics and lists are: in shared memory if they fit, otherwise in the op's result arrays, in the image's own
    rows, which are written last. */
-RVIT_DEVICE void load_metrics(const rvit_cu_bipartite_match_params &params, match_job &job, match_memory &memory, float *held)
+RVIT_DEVICE void load_metrics(const rvit_cu_bipartite_match_params &params, match_job &job, match_memory &memory, float *metrics)
 {
     const int n = job.groups - job.prefix, dim = job.dim;
     const float *metric = params.metric + (long long)group_begin(job, job.prefix) * params.head_dim;
     job.metric = metric, job.pitch = dim;
-    if (n <= params.held_groups) {
+    if (n <= params.shared_groups) {
         /* The pitch is an odd number of 16-byte chunks, so that adjacent groups of A, and of B, are in different banks. */
         enum { AHEAD = 8 };
         const int pieces = dim / 4, pitch = dim + 4, lines = (int)blockDim.x / pieces, line = (int)threadIdx.x / pieces;
@@ -437,15 +437,15 @@ RVIT_DEVICE void load_metrics(const rvit_cu_bipartite_match_params &params, matc
             for (int i = 0; i < AHEAD; i++)
                 if (row + i * lines < n) {
                     const int group = row + i * lines, slot = ((group ^ (job.a0 - job.prefix)) & 1) == 0 ? group / 2 : job.n_a + group / 2;
-                    store_4(held + slot * pitch + column, value[i]);
+                    store_4(metrics + slot * pitch + column, value[i]);
                 }
         }
-        job.metric = held, job.pitch = pitch;
+        job.metric = metrics, job.pitch = pitch;
     }
-    const bool is_held = !params.splits && job.n_a <= HELD_ROWS / 2;
-    job.values = is_held ? memory.values : reinterpret_cast<float *>(params.next_rows + job.begin);
-    job.partners = is_held ? memory.partners : params.layout.src_rows + job.begin;
-    job.marks = is_held ? memory.marks : params.keep + job.begin;
+    const bool in_shared = !params.splits && job.n_a <= SHARED_ROWS / 2;
+    job.values = in_shared ? memory.values : reinterpret_cast<float *>(params.next_rows + job.begin);
+    job.partners = in_shared ? memory.partners : params.layout.src_rows + job.begin;
+    job.marks = in_shared ? memory.marks : params.keep + job.begin;
 }
 
 RVIT_DEVICE void match_image(const rvit_cu_bipartite_match_params &params)
@@ -459,7 +459,7 @@ RVIT_DEVICE void match_image(const rvit_cu_bipartite_match_params &params)
     const unsigned tag = layout_tag(layout);
     match_job job = match_job_of(params, image);
     const int part = ticket - image * layout.parts;
-    float *held = reinterpret_cast<float *>(dynamic + RVIT_CU_BIPARTITE_MATCH_FIXED);
+    float *metrics = reinterpret_cast<float *>(dynamic + RVIT_CU_BIPARTITE_MATCH_FIXED);
     int first = 0, last = job.n_a;
     if (params.splits) {
         const int each = (job.n_a + layout.parts - 1) / layout.parts;
@@ -470,10 +470,10 @@ RVIT_DEVICE void match_image(const rvit_cu_bipartite_match_params &params)
         if (!is_last_part(layout, image, memory.layout))
             return;
     }
-    load_metrics(params, job, memory, held);
+    load_metrics(params, job, memory, metrics);
     block_sync();
     if (job.merges > 0)
-        find_partners(params, job, first, last, params.splits ? held : nullptr, memory.choices);
+        find_partners(params, job, first, last, params.splits ? metrics : nullptr, memory.choices);
     block_sync();
     if (params.splits && !is_last_part(layout, image, memory.layout))
         return;
@@ -491,7 +491,7 @@ RVIT_DEVICE void match_image(const rvit_cu_bipartite_match_params &params)
     block_sync();
     if (threadIdx.x < 32) {
         /* Once the partners of a long image are no longer needed, rows of later images may be listed. */
-        const bool may_be_long = params.splits || layout.max_len > HELD_ROWS;
+        const bool may_be_long = params.splits || layout.max_len > SHARED_ROWS;
         if (may_be_long)
             memory_fence();
         const int before = look_back(layout, job.image, job.len - job.merges * job.group_size, tag);

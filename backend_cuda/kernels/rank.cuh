@@ -7,14 +7,14 @@
 #include "../tile.h"
 
 enum {
-    HELD_ROWS = RVIT_CU_HELD_ROWS, /* lists up to this length are ranked in shared memory */
-    COMPARED_ROWS = 288,           /* lists up to this length are ranked by comparing all pairs */
+    SHARED_ROWS = RVIT_CU_SHARED_ROWS, /* lists up to this length are ranked in shared memory */
+    COMPARED_ROWS = 288,               /* lists up to this length are ranked by comparing all pairs */
     DIGITS = 256,
     MAX_WARPS = 16 /* of a CTA that ranks */
 };
 
 struct rank_memory {
-    alignas(16) uint32_t keys[HELD_ROWS];
+    alignas(16) uint32_t keys[SHARED_ROWS];
     int histogram[DIGITS];
     unsigned words[MAX_WARPS];
     int digit, need;
@@ -154,18 +154,18 @@ RVIT_DEVICE bool mark_best_by_comparing(const float *scores, int n, int k, rank_
 struct key_list {
     const float *scores;
     const uint32_t *keys;
-    bool is_held;
+    bool in_shared;
     __device__ __forceinline__ uint32_t operator()(int i) const
     {
-        return is_held ? keys[i] : key_of(scores[i]);
+        return in_shared ? keys[i] : key_of(scores[i]);
     }
 };
 
-/* Finds the key of the k-th best score; of equal keys, the first are kept. Up to HELD_ROWS scores are read once. */
+/* Finds the key of the k-th best score; of equal keys, the first are kept. Up to SHARED_ROWS scores are read once. */
 RVIT_DEVICE bool mark_best_by_threshold(const float *scores, int n, int k, rank_memory &memory, uint8_t *marks)
 {
-    const key_list key_at = {scores, memory.keys, n <= HELD_ROWS};
-    if (key_at.is_held) {
+    const key_list key_at = {scores, memory.keys, n <= SHARED_ROWS};
+    if (key_at.in_shared) {
         for (int i = threadIdx.x; i < n; i += blockDim.x)
             memory.keys[i] = key_of(scores[i]);
         block_sync();

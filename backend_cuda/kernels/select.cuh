@@ -17,11 +17,11 @@ struct select_memory {
     union {
         rank_memory rank;
         sums_memory sums;
-        int dropped[HELD_ROWS]; /* rows to fuse */
+        int dropped[SHARED_ROWS]; /* rows to fuse */
     };
-    uint8_t marks[HELD_ROWS];       /* for an image that fits: 1 for each kept row */
-    unsigned words[HELD_ROWS / 32]; /* the marks as bits */
-    int word_begin[HELD_ROWS / 32]; /* kept rows before each word */
+    uint8_t marks[SHARED_ROWS];       /* for an image that fits: 1 for each kept row */
+    unsigned words[SHARED_ROWS / 32]; /* the marks as bits */
+    int word_begin[SHARED_ROWS / 32]; /* kept rows before each word */
     unsigned warp_words[MAX_WARPS];
     layout_memory layout;
     int passed, error;
@@ -63,8 +63,8 @@ RVIT_DEVICE int mark_competing(const rvit_cu_select_params &params, const select
     const int n = job.len - job.skip;
     bool has_nan = false;
     if (params.mode == SELECT_SAMPLE || params.mode == SELECT_MASS) {
-        unsigned long long *longer = params.sorted == nullptr ? nullptr : params.sorted + job.begin;
-        const int flaw = mark_sums(params, params.mode == SELECT_SAMPLE, scores, n, longer, memory.sums, marks);
+        unsigned long long *global_keys = params.sorted == nullptr ? nullptr : params.sorted + job.begin;
+        const int flaw = mark_sums(params, params.mode == SELECT_SAMPLE, scores, n, global_keys, memory.sums, marks);
         return flaw == FLAW_NONE ? ERROR_NONE : flaw == FLAW_NAN ? ERROR_NAN : ERROR_SUM;
     }
     int k = job.k;
@@ -91,27 +91,27 @@ RVIT_DEVICE int mark_from_mask(const rvit_cu_select_params &params, const select
 }
 
 /* Writes the marks to keep, and returns the number of kept rows. */
-RVIT_DEVICE int count_marks(const rvit_cu_select_params &params, const select_job &job, select_memory &memory, bool is_held)
+RVIT_DEVICE int count_marks(const rvit_cu_select_params &params, const select_job &job, select_memory &memory, bool in_shared)
 {
     const int lane = threadIdx.x & 31;
     int kept = 0;
 #pragma unroll 1
     for (int base = 0; base < job.len; base += blockDim.x) {
         const int i = base + (int)threadIdx.x;
-        const bool stays = i < job.len && job.marks[i] != 0;
-        if (is_held) {
-            const unsigned word = warp_ballot(stays);
+        const bool is_kept = i < job.len && job.marks[i] != 0;
+        if (in_shared) {
+            const unsigned word = warp_ballot(is_kept);
             if (lane == 0 && i < job.len)
                 memory.words[i / 32] = word;
             if (i < job.len)
-                params.keep[job.begin + i] = stays;
+                params.keep[job.begin + i] = is_kept;
         } else {
             int all;
-            (void)block_rank(stays, memory.warp_words, &all);
+            (void)block_rank(is_kept, memory.warp_words, &all);
             kept += all;
         }
     }
-    if (!is_held)
+    if (!in_shared)
         return kept;
     block_sync();
     const int n = lane * 32 < job.len ? bit_count(memory.words[lane]) : 0;
@@ -126,31 +126,31 @@ RVIT_DEVICE int count_marks(const rvit_cu_select_params &params, const select_jo
 }
 
 /* Lists the kept rows from index `to` on; the first dropped row follows if it holds the fused token. */
-RVIT_DEVICE void list_rows(const rvit_cu_select_params &params, const select_job &job, select_memory &memory, bool is_held, int to,
+RVIT_DEVICE void list_rows(const rvit_cu_select_params &params, const select_job &job, select_memory &memory, bool in_shared, int to,
                            int kept)
 {
-    const int most = params.layout.rows, lane = threadIdx.x & 31;
+    const int max_rows = params.layout.rows, lane = threadIdx.x & 31;
     int before = 0; /* kept rows before this round */
 #pragma unroll 1
     for (int base = 0; base < job.len; base += blockDim.x) {
         const int i = base + (int)threadIdx.x;
-        bool stays = false;
+        bool is_kept = false;
         int rank = 0;
-        if (is_held) {
+        if (in_shared) {
             if (i < job.len) {
                 const unsigned word = memory.words[i / 32];
-                stays = (word >> lane & 1u) != 0;
+                is_kept = (word >> lane & 1u) != 0;
                 rank = memory.word_begin[i / 32] + bit_count(word & ((1u << lane) - 1u));
             }
         } else {
             int all;
-            stays = i < job.len && job.marks[i] != 0;
-            rank = before + block_rank(stays, memory.warp_words, &all);
+            is_kept = i < job.len && job.marks[i] != 0;
+            rank = before + block_rank(is_kept, memory.warp_words, &all);
             before += all;
         }
-        const bool is_fused = params.fuse_x != nullptr && !stays && i < job.len && i == rank; /* all rows before it are kept */
-        const int at = add_up_to(to, is_fused ? kept : rank, most);
-        if ((stays || is_fused) && at < most)
+        const bool is_fused = params.fuse_x != nullptr && !is_kept && i < job.len && i == rank; /* all rows before it are kept */
+        const int at = add_up_to(to, is_fused ? kept : rank, max_rows);
+        if ((is_kept || is_fused) && at < max_rows)
             params.layout.src_rows[at] = job.begin + i;
     }
 }
@@ -191,15 +191,15 @@ RVIT_DEVICE void fuse(const rvit_cu_select_params &params, const select_job &job
         float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         int first = -1;
 #pragma unroll 1
-        for (int chunk = 0; chunk < job.len; chunk += HELD_ROWS) {
+        for (int chunk = 0; chunk < job.len; chunk += SHARED_ROWS) {
             int n = 0;
 #pragma unroll 1
-            for (int base = chunk; base < min(chunk + HELD_ROWS, job.len); base += blockDim.x) {
+            for (int base = chunk; base < min(chunk + SHARED_ROWS, job.len); base += blockDim.x) {
                 const int i = base + (int)threadIdx.x;
-                const bool goes = i < min(chunk + HELD_ROWS, job.len) && job.marks[i] == 0;
+                const bool is_dropped = i < min(chunk + SHARED_ROWS, job.len) && job.marks[i] == 0;
                 int all;
-                const int rank = n + block_rank(goes, memory.warp_words, &all);
-                if (goes)
+                const int rank = n + block_rank(is_dropped, memory.warp_words, &all);
+                if (is_dropped)
                     dropped[rank] = job.begin + i;
                 n += all;
             }
@@ -245,8 +245,8 @@ RVIT_DEVICE void select_image(const rvit_cu_select_params &params)
         if (!is_last_part(layout, job.image, memory.layout))
             return;
     }
-    const bool is_held = job.len <= HELD_ROWS;
-    job.marks = is_held ? memory.marks : params.keep + job.begin;
+    const bool in_shared = job.len <= SHARED_ROWS;
+    job.marks = in_shared ? memory.marks : params.keep + job.begin;
     if (threadIdx.x == 0)
         memory.error = -ERROR_NONE;
     int error;
@@ -261,7 +261,7 @@ RVIT_DEVICE void select_image(const rvit_cu_select_params &params)
     block_sync();
     if (error != ERROR_NONE)
         (void)atomic_max(&memory.error, -error);
-    const int kept = count_marks(params, job, memory, is_held);
+    const int kept = count_marks(params, job, memory, in_shared);
     block_sync();
     if (threadIdx.x < 32) {
         const bool is_fused = params.fuse_x != nullptr && kept < job.len;
@@ -270,7 +270,7 @@ RVIT_DEVICE void select_image(const rvit_cu_select_params &params)
             memory.layout.before = before;
     }
     block_sync();
-    list_rows(params, job, memory, is_held, memory.layout.before, kept);
+    list_rows(params, job, memory, in_shared, memory.layout.before, kept);
     if (threadIdx.x == 0)
         finish_layout(layout, job.image, memory.error == -ERROR_NONE ? -1 : -memory.error, tag);
     if (params.fuse_x != nullptr && kept < job.len)

@@ -8,7 +8,7 @@
 enum { INDEX_BITS = 16 };
 
 struct sums_memory {
-    unsigned long long sorted[HELD_ROWS];
+    unsigned long long sorted[SHARED_ROWS];
     unsigned long long totals[MAX_WARPS];
     int largest, flaw;
 };
@@ -52,13 +52,13 @@ RVIT_DEVICE int check_scores(const float *scores, int n, sums_memory &memory, ui
     return memory.largest == 0 ? max(memory.flaw, (int)FLAW_SUM) : memory.flaw;
 }
 
-/* Sorts up to one number per thread, ascending, in place; numbers past n count as the largest. A thread exchanges with its warp by
+/* Sorts up to one key per thread, ascending, in place; keys past n count as the largest. A thread exchanges with its warp by
    shuffles. */
-RVIT_DEVICE void sort_one_per_thread(unsigned long long *numbers, int n)
+RVIT_DEVICE void sort_one_per_thread(unsigned long long *keys, int n)
 {
     const int thread = threadIdx.x;
     block_sync();
-    unsigned long long x = thread < n ? numbers[thread] : ~0ull;
+    unsigned long long x = thread < n ? keys[thread] : ~0ull;
 #pragma unroll 1
     for (int run = 2; run / 2 < n; run *= 2) {
         int with = run - 1; /* first the mirrored index in the other half, then the same index */
@@ -71,9 +71,9 @@ RVIT_DEVICE void sort_one_per_thread(unsigned long long *numbers, int n)
             } else {
                 block_sync();
                 if (thread < n)
-                    numbers[thread] = x;
+                    keys[thread] = x;
                 block_sync();
-                y = (thread ^ with) < n ? numbers[thread ^ with] : ~0ull;
+                y = (thread ^ with) < n ? keys[thread ^ with] : ~0ull;
             }
             if (((thread & step) == 0) == (y < x))
                 x = y;
@@ -82,13 +82,13 @@ RVIT_DEVICE void sort_one_per_thread(unsigned long long *numbers, int n)
     }
     block_sync();
     if (thread < n)
-        numbers[thread] = x;
+        keys[thread] = x;
     block_sync();
 }
 
-/* A bitonic sort, ascending, in place, padded to a power of two with the largest number. The larger number always moves to the later
-   index, so the padding stays in place and need not be stored. Steps of up to a warp stay within a warp's 64 numbers. */
-RVIT_DEVICE void sort_numbers(unsigned long long *numbers, int n)
+/* A bitonic sort, ascending, in place, padded to a power of two with the largest key. The larger key always moves to the later
+   index, so the padding stays in place and need not be stored. Steps of up to a warp stay within a warp's 64 keys. */
+RVIT_DEVICE void sort_bitonic(unsigned long long *keys, int n)
 {
     block_sync();
 #pragma unroll 1
@@ -103,9 +103,9 @@ RVIT_DEVICE void sort_numbers(unsigned long long *numbers, int n)
                 const int b = step == run / 2 ? a ^ (run - 1) : a + step;
                 if (b >= n)
                     continue;
-                const unsigned long long x = numbers[a], y = numbers[b];
+                const unsigned long long x = keys[a], y = keys[b];
                 if (x > y)
-                    numbers[a] = y, numbers[b] = x;
+                    keys[a] = y, keys[b] = x;
             }
             if (step > 32 || (step == 1 && run > 32))
                 block_sync();
@@ -116,9 +116,10 @@ RVIT_DEVICE void sort_numbers(unsigned long long *numbers, int n)
     block_sync();
 }
 
-/* Replaces each sorted number, a key above an index, by the prefix sum of the integers above the same index. With SAMPLE, the first
+/* Replaces each sorted key, a score above an index, by the prefix sum of the integers above the same index. With SAMPLE, the first
    counts as 0. Indices are clamped: with an invalid layout, images may share this memory. */
-RVIT_DEVICE void sum_up(unsigned long long *sorted, const float *scores, int n, uint32_t exponent, bool without_first, sums_memory &memory)
+RVIT_DEVICE void compute_prefix_sums(unsigned long long *sorted, const float *scores, int n, uint32_t exponent, bool without_first,
+                                     sums_memory &memory)
 {
     const int each = (n + (int)blockDim.x - 1) / (int)blockDim.x, begin = min(n, (int)threadIdx.x * each), end = min(n, begin + each);
     unsigned long long sum = 0;
@@ -189,8 +190,8 @@ RVIT_DEVICE void mark_mass(const rvit_cu_select_params &params, const unsigned l
 }
 
 /* Marks which of n scores are sampled or hold the mass. Returns the scores' flaw; with one, keeps the first rows, as many as could be
-   kept otherwise. longer: memory for more than HELD_ROWS numbers. */
-RVIT_DEVICE int mark_sums(const rvit_cu_select_params &params, bool is_sample, const float *scores, int n, unsigned long long *longer,
+   kept otherwise. global_keys: memory for more than SHARED_ROWS keys. */
+RVIT_DEVICE int mark_sums(const rvit_cu_select_params &params, bool is_sample, const float *scores, int n, unsigned long long *global_keys,
                           sums_memory &memory, uint8_t *marks)
 {
     int flaw = FLAW_NONE;
@@ -199,13 +200,13 @@ RVIT_DEVICE int mark_sums(const rvit_cu_select_params &params, bool is_sample, c
         flaw = check_scores(scores, n, memory, &exponent);
     else if (n == 1 && (float_bits(scores[0]) & 0x7fffffffu) > 0x7f800000u)
         flaw = FLAW_NAN;
-    const bool adds_up = n >= 2 && flaw == FLAW_NONE;
-    const int n_first = adds_up ? 0 : n >= 2 && is_sample ? min(params.n_samples, n - 1) : n;
+    const bool is_summable = n >= 2 && flaw == FLAW_NONE;
+    const int n_first = is_summable ? 0 : n >= 2 && is_sample ? min(params.n_samples, n - 1) : n;
     for (int i = threadIdx.x; i < n; i += blockDim.x)
         marks[i] = i < n_first;
-    if (!adds_up)
+    if (!is_summable)
         return flaw;
-    unsigned long long *sorted = n <= HELD_ROWS ? memory.sorted : longer;
+    unsigned long long *sorted = n <= SHARED_ROWS ? memory.sorted : global_keys;
     /* SAMPLE ranks ascending, MASS descending; ties go to the first. */
     const uint32_t flip = is_sample ? 0u : 0xffffffffu;
     for (int i = threadIdx.x; i < n; i += blockDim.x)
@@ -213,8 +214,8 @@ RVIT_DEVICE int mark_sums(const rvit_cu_select_params &params, bool is_sample, c
     if (n <= (int)blockDim.x)
         sort_one_per_thread(sorted, n);
     else
-        sort_numbers(sorted, n);
-    sum_up(sorted, scores, n, exponent, is_sample, memory);
+        sort_bitonic(sorted, n);
+    compute_prefix_sums(sorted, scores, n, exponent, is_sample, memory);
     if (is_sample)
         mark_sampled(sorted, n, params.n_samples, marks);
     else
