@@ -9,7 +9,7 @@ static inline int64_t divide_up(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
-static inline int32_t least(int64_t a, int64_t b)
+static inline int32_t smaller(int64_t a, int64_t b)
 {
     return (int32_t)(a < b ? a : b);
 }

@@ -4,8 +4,8 @@ rvit_status rvit_cu_grid_layout(rvit_cu_queue *queue, const rvit_grid_layout_arg
 {
     /* Each CTA reads all grids before its own, so CTAs beyond one wave would only read more. */
     const int64_t entries = args->n_images + (int64_t)1;
-    const int32_t most = rvit_cu_tile_ctas(&queue->device->machine, entries, 1, 4);
-    const int64_t per_cta = (entries + most - 1) / most, ctas = (entries + per_cta - 1) / per_cta;
+    const int32_t max_ctas = rvit_cu_tile_ctas(&queue->device->machine, entries, 1, 4);
+    const int64_t per_cta = (entries + max_ctas - 1) / max_ctas, ctas = (entries + per_cta - 1) / per_cta;
     rvit_cu_grid_layout_params params = {
         .grids = rvit_cu_at(args->grids),
         .live_images = rvit_cu_at(args->live_images),

@@ -93,8 +93,8 @@ static int can_use_lt(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
    forwards. */
 static int prefers_early_launch(const rvit_cu_machine *m, const rvit_cu_linear_facts *f, int activated)
 {
-    const double most_macs = activated ? 5e8 : out_size_of(f) == 4 ? 6e7 : 1.8e8;
-    return m->early && f->in_features % 8 == 0 && f->in_features <= 768 && macs_of(f) <= most_macs &&
+    const double max_macs = activated ? 5e8 : out_size_of(f) == 4 ? 6e7 : 1.8e8;
+    return m->early && f->in_features % 8 == 0 && f->in_features <= 768 && macs_of(f) <= max_macs &&
            rvit_cu_tile_is_nonpersistent(rvit_cu_tile_linear(m, 2, f->rows, f->in_features, f->out_features, 0).shape);
 }
 

@@ -195,7 +195,7 @@ static int uses_split_k(const rvit_cu_lt *lt, const lt_heuristic *found)
 }
 
 /* Fills `found` with algorithms in cuBLASLt's order of preference, and returns their number. */
-static int find_algorithms(const rvit_cu_lt *lt, const rvit_cu_lt_gemm *gemm, size_t workspace, uint32_t reduction, int most,
+static int find_algorithms(const rvit_cu_lt *lt, const rvit_cu_lt_gemm *gemm, size_t workspace, uint32_t reduction, int max_found,
                            lt_heuristic *found)
 {
     const lt_functions *f = &lt->functions;
@@ -210,8 +210,8 @@ static int find_algorithms(const rvit_cu_lt *lt, const rvit_cu_lt_gemm *gemm, si
             f->cublasLtMatmulPreferenceSetAttribute(preference, LT_PREF_ALIGNMENT_A + i, &gemm->key.alignment, sizeof gemm->key.alignment);
     int n_found = 0, n = 0;
     if (result == 0)
-        result = f->cublasLtMatmulAlgoGetHeuristic(lt->handle, gemm->desc, gemm->weight, gemm->x, gemm->out, gemm->out, preference, most,
-                                                   found, &n_found);
+        result = f->cublasLtMatmulAlgoGetHeuristic(lt->handle, gemm->desc, gemm->weight, gemm->x, gemm->out, gemm->out, preference,
+                                                   max_found, found, &n_found);
     if (preference != NULL)
         (void)f->cublasLtMatmulPreferenceDestroy(preference);
     for (int i = 0; i < n_found && result == 0; i++)
@@ -430,9 +430,9 @@ static rvit_status choose_candidate(rvit_cu_queue *queue, const rvit_linear_args
 static rvit_status improve(rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_lt_gemm *gemm)
 {
     rvit_cu_lt *lt = queue->device->lt;
-    const int32_t least = queue->device->machine.autotune_macs;
+    const int32_t min_macs = queue->device->machine.autotune_macs;
     const double macs = (double)gemm->key.m * (double)gemm->key.n * (double)gemm->key.k;
-    if (!queue->records || queue->capturing || gemm->workspace > 0 || least == 0 || macs < least)
+    if (!queue->records || queue->capturing || gemm->workspace > 0 || min_macs == 0 || macs < min_macs)
         return RVIT_OK;
     pthread_mutex_lock(&lt->lock);
     const lt_choice *known = NULL;

@@ -7,7 +7,7 @@ rvit_status rvit_cu_pixelprune(rvit_cu_queue *queue, const rvit_pixelprune_args 
     if (args->n_images == 0 || len == 0)
         return RVIT_OK;
     const int reconstructs = rvit_pixelprune_reconstructs(args);
-    const int64_t wanted = (len + step - 1) / step, most = INT32_MAX / args->n_images;
+    const int64_t wanted = (len + step - 1) / step, max_parts = INT32_MAX / args->n_images;
     rvit_cu_pixelprune_params params = {
         .cu_seqlens = rvit_cu_at(args->cu_seqlens),
         .token_map = rvit_cu_at(args->token_map),
@@ -27,7 +27,7 @@ rvit_status rvit_cu_pixelprune(rvit_cu_queue *queue, const rvit_pixelprune_args 
         .channels = args->channels,
         .interleaved = args->interleaved,
         .patch_merge = args->patch_merge,
-        .parts = reconstructs ? 1 : (int32_t)(wanted < most ? wanted : most),
+        .parts = reconstructs ? 1 : (int32_t)(wanted < max_parts ? wanted : max_parts),
     };
     return rvit_cu_launch(queue, RVIT_CU_pixelprune, (int64_t)args->n_images * params.parts, WARPS * 32, 0, &params);
 }

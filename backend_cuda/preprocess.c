@@ -35,7 +35,8 @@ rvit_status rvit_cu_preprocess(rvit_cu_queue *queue, const rvit_preprocess_args 
     params.tile_height = 1 << (tile.slot_bits - RVIT_CU_PREPROCESS_WIDTH_BITS);
     params.slot_bits = tile.slot_bits;
     params.raw_size = tile.raw_size;
-    const int64_t most = (pixels >> tile.slot_bits) + args->n_images, slots = most < 1 ? 1 : most < 1 << 30 ? most : 1 << 30;
+    const int64_t max_slots = (pixels >> tile.slot_bits) + args->n_images;
+    const int64_t slots = max_slots < 1 ? 1 : max_slots < 1 << 30 ? max_slots : 1 << 30;
     params.images_per_slot = (float)args->n_images / (float)slots;
     const rvit_cu_grid ctas = {(unsigned)slots, 1, 1};
     return rvit_cu_launch_grid(queue, kernels[args->dtype], ctas, RVIT_CU_PREPROCESS_THREADS, RVIT_CU_PREPROCESS_SHARED + tile.raw_size,

@@ -68,7 +68,7 @@
 #define RVIT_CU_NORM_SHAPES(SHAPE) SHAPE(256, 8) SHAPE(384, 6) SHAPE(768, 4) SHAPE(1024, 3) SHAPE(1152, 3) SHAPE(1280, 3) SHAPE(1536, 2)
 #define RVIT_CU_CTAS_NORM_ANY 8
 
-/* Quantize: groups of eight outputs that a thread holds in registers, the most threads, and CTAs per SM with that many. Longer rows are
+/* Quantize: groups of eight outputs that a thread holds in registers, maximum threads, and CTAs per SM with that many. Longer rows are
    computed twice. */
 #define RVIT_CU_QUANTIZE_CHUNKS 3
 #define RVIT_CU_QUANTIZE_THREADS 512
@@ -102,7 +102,7 @@
     SHAPE(d64_bias_stats, 64, 1, 4, 4, 4, 1)         \
     SHAPE(d64_bias_stats_2_warps, 64, 1, 2, 8, 8, 1) \
     SHAPE(d64_bias_stats_3_warps, 64, 1, 3, 5, 5, 1)
-/* Attention of images with few keys, loaded straight into registers, without bias_stats: name, most keys. A CTA has 2 or 3 warps of 8
+/* Attention of images with few keys, loaded straight into registers, without bias_stats: name, maximum keys. A CTA has 2 or 3 warps of 8
    rows. */
 #define RVIT_CU_ATTENTION_DIRECT(ATTENTION_DIRECT) ATTENTION_DIRECT(d64_direct_32, 32) ATTENTION_DIRECT(d64_direct_48, 48)
 #define RVIT_CU_DIRECT_WARPS 3
@@ -127,7 +127,7 @@
 #define RVIT_CU_ATTENTION_HOPPER_PANELS(dim) (((dim) + 63) / 64)
 /* Rows of a TMA box of keys or values; divides both block sizes. */
 #define RVIT_CU_ATTENTION_HOPPER_BOX 64
-/* Bytes of shared memory: barriers, queries, pipeline stages, ones, and alignment to 1024. keys, stages: those that need most. */
+/* Bytes of shared memory: barriers, queries, pipeline stages, ones, and alignment to 1024. keys, stages: of the variant that needs most. */
 #define RVIT_CU_ATTENTION_HOPPER_SHARED(dim, groups, keys, stages, large_keys) \
     (2048 + ((groups)*64 + (stages)*2 * (keys)) * 128 * RVIT_CU_ATTENTION_HOPPER_PANELS(dim) + ((dim) % 64 == 0 ? (large_keys)*128 : 256))
 
@@ -138,9 +138,9 @@
 #define RVIT_CU_SPLIT_KV_THREADS 256
 #define RVIT_CU_SPLIT_KV_HALF(dim, stages) (RVIT_CU_ATTENTION_HOPPER_SHARED(dim, 1, 64, stages, 64) - 1024) /* bytes per warpgroup */
 
-/* The gradient of attention of 16-bit elements: name, largest head dimension, 16-row tiles per warp, rows per stage (of two), most
-   threads, CTAs per SM by registers, whether key_bias and d_cls_probs are supported. 0 rows: holds a whole head of an image in shared
-   memory. */
+/* The gradient of attention of 16-bit elements: name, largest head dimension, 16-row tiles per warp, rows per stage (of two),
+   maximum threads, CTAs per SM by registers, whether key_bias and d_cls_probs are supported. 0 rows: holds a whole head of an image in
+   shared memory. */
 #define RVIT_CU_BACKWARD_SHAPES(SHAPE)         \
     SHAPE(d32, 32, 1, 64, 256, 2, 1)           \
     SHAPE(d64, 64, 1, 64, 128, 3, 1)           \
@@ -154,8 +154,8 @@
 #define RVIT_CU_BACKWARD_NUMBERS_THREADS 256
 #define RVIT_CU_BACKWARD_BIAS_THREADS 256
 
-/* Received attention of 16-bit elements: name, largest head dimension, 16-key tiles per warp, queries per stage (of two), most threads,
-   CTAs per SM by registers. */
+/* Received attention of 16-bit elements: name, largest head dimension, 16-key tiles per warp, queries per stage (of two), maximum
+   threads, CTAs per SM by registers. */
 #define RVIT_CU_ATTENTION_RECEIVED_SHAPES(SHAPE) \
     SHAPE(d32, 32, 2, 64, 128, 4)                \
     SHAPE(d64, 64, 2, 64, 128, 4)                \

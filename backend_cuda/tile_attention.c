@@ -25,15 +25,16 @@ static rvit_cu_attention_tile tile_f32(int32_t head_dim, int32_t len)
 /* Bytes of the pipeline. It has no more stages than the longest image fills. */
 static int32_t ring_of(const attention_shape *s, int32_t len)
 {
-    return least(s->stages, divide_up(len, 2 * RVIT_CU_ATTENTION_KEYS)) * 4 * RVIT_CU_ATTENTION_KEYS * RVIT_CU_ATTENTION_PITCH(s->head_dim);
+    return smaller(s->stages, divide_up(len, 2 * RVIT_CU_ATTENTION_KEYS)) * 4 * RVIT_CU_ATTENTION_KEYS *
+           RVIT_CU_ATTENTION_PITCH(s->head_dim);
 }
 
 /* Waves of CTAs for the rows of all heads. */
 static int64_t waves(const rvit_cu_machine *machine, const attention_shape *s, int64_t heads, int32_t len)
 {
     const int32_t fit = machine->sm_shared / (ring_of(s, len) + 1024);
-    const int32_t most = machine->sm_shared >= RVIT_CU_LARGE_SMEM ? s->large_smem_ctas : s->ctas;
-    return divide_up(heads * divide_up(len, s->warps * s->warp_rows), (int64_t)machine->n_sms * (fit < 1 ? 1 : least(fit, most)));
+    const int32_t max_ctas = machine->sm_shared >= RVIT_CU_LARGE_SMEM ? s->large_smem_ctas : s->ctas;
+    return divide_up(heads * divide_up(len, s->warps * s->warp_rows), (int64_t)machine->n_sms * (fit < 1 ? 1 : smaller(fit, max_ctas)));
 }
 
 /* If most images are much shorter than the longest, tiles with 32 rows per warp would have too many idle rows. */
@@ -151,7 +152,7 @@ static rvit_cu_attention_hopper_tile tile_split(const rvit_cu_machine *machine, 
 rvit_cu_attention_hopper_tile rvit_cu_tile_attention_hopper(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
 {
     static const struct {
-        int32_t head_dim, least_dim, rows, least_len;
+        int32_t head_dim, min_dim, rows, min_len;
         rvit_cu_attention_hopper_tile tile;
     } of[] = {
 #define SHAPE(name, dim, groups, is_persistent, block, stages, large_block, large_stages)                        \
@@ -174,7 +175,7 @@ rvit_cu_attention_hopper_tile rvit_cu_tile_attention_hopper(const rvit_cu_machin
     if (split.shape != RVIT_CU_N_ATTENTION_HOPPER)
         return split;
     for (int i = 0; i < (int)(sizeof of / sizeof of[0]); i++)
-        if (size->len >= of[i].least_len && size->head_dim >= of[i].least_dim && size->head_dim <= of[i].head_dim) {
+        if (size->len >= of[i].min_len && size->head_dim >= of[i].min_dim && size->head_dim <= of[i].head_dim) {
             rvit_cu_attention_hopper_tile tile = of[i].tile;
             tile.row_blocks = (int32_t)divide_up(size->len, of[i].rows);
             return tile;
@@ -193,10 +194,10 @@ static const backward_shape backward_shapes[] = {
 #undef SHAPE
 };
 
-/* Balances tasks over warps: the fewest warps that take no more rounds than `most` warps would. */
-static int32_t share_tasks(int32_t tasks, int32_t most)
+/* Balances tasks over warps: the fewest warps that take no more rounds than `max_warps` warps would. */
+static int32_t share_tasks(int32_t tasks, int32_t max_warps)
 {
-    return (int32_t)divide_up(tasks, divide_up(tasks, most));
+    return (int32_t)divide_up(tasks, divide_up(tasks, max_warps));
 }
 
 /* Bytes of one head of an image: 4 arrays, two numbers per query, one number per key. */

@@ -44,7 +44,7 @@ static int32_t shared_of(const rvit_cu_machine *machine, const linear_shape *s)
 static int32_t residency(const rvit_cu_machine *machine, const linear_shape *s)
 {
     const int32_t fit = machine->sm_shared / (shared_of(machine, s) + 1024);
-    return fit < 1 ? 1 : least(fit, s->ctas);
+    return fit < 1 ? 1 : smaller(fit, s->ctas);
 }
 
 static int64_t tiles_of(const linear_shape *s, int64_t rows, int32_t out_features)
@@ -63,24 +63,24 @@ static int64_t time_of(const rvit_cu_machine *machine, const linear_shape *s, in
 /* The same for one tile per CTA. One tile on an SM takes 5 fifths, two take 9. INT64_MAX: the tiles do not fit the device at once. */
 static int64_t time_of_nonpersistent(const rvit_cu_machine *machine, const linear_shape *s, int64_t tiles)
 {
-    const int64_t most = divide_up(tiles, machine->n_sms);
-    if (most > residency(machine, s))
+    const int64_t per_sm = divide_up(tiles, machine->n_sms);
+    if (per_sm > residency(machine, s))
         return INT64_MAX;
-    return (most <= 1 ? 5 : most * 9 / 2) * s->cost;
+    return (per_sm <= 1 ? 5 : per_sm * 9 / 2) * s->cost;
 }
 
 static rvit_cu_linear_shape choose_shape(const rvit_cu_machine *machine, int64_t rows, int32_t out_features)
 {
     int best = RVIT_CU_LINEAR_64x64;
-    int64_t least_time = INT64_MAX;
+    int64_t best_time = INT64_MAX;
     for (int shape = 0; shape < RVIT_CU_N_LINEAR_SHAPES; shape++) {
         if (shape == RVIT_CU_LINEAR_general)
             continue;
         const linear_shape *s = &shapes[shape];
         const int64_t tiles = tiles_of(s, rows, out_features);
         const int64_t time = s->is_nonpersistent ? time_of_nonpersistent(machine, s, tiles) : time_of(machine, s, tiles);
-        if (time < least_time) {
-            least_time = time;
+        if (time < best_time) {
+            best_time = time;
             best = shape;
         }
     }
@@ -101,8 +101,8 @@ rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t 
     }
     tile.threads = s->threads;
     tile.shared = shared_of(machine, s);
-    const int64_t tiles = tiles_of(s, rows, out_features), most = (int64_t)machine->n_sms * residency(machine, s);
-    tile.ctas = tiles < 1 ? 1 : least(tiles, most);
+    const int64_t tiles = tiles_of(s, rows, out_features), max_ctas = (int64_t)machine->n_sms * residency(machine, s);
+    tile.ctas = tiles < 1 ? 1 : smaller(tiles, max_ctas);
     return tile;
 }
 
@@ -115,6 +115,6 @@ int32_t rvit_cu_tile_hopper(const rvit_cu_machine *machine, int64_t rows, int32_
 {
     enum { CLUSTER = RVIT_CU_HOPPER_CLUSTER };
     const int64_t halves = divide_up(rows, RVIT_CU_HOPPER_ROWS / 2 * CLUSTER) * divide_up(out_features, RVIT_CU_HOPPER_COLUMNS(out_size));
-    const int32_t most = machine->n_sms / CLUSTER;
-    return least(halves < 1 ? 1 : halves, most < 1 ? 1 : most) * CLUSTER;
+    const int32_t max_clusters = machine->n_sms / CLUSTER;
+    return smaller(halves < 1 ? 1 : halves, max_clusters < 1 ? 1 : max_clusters) * CLUSTER;
 }

@@ -5,14 +5,14 @@
 
 int32_t rvit_cu_tile_ctas(const rvit_cu_machine *machine, int64_t items, int32_t per_cta, int32_t per_sm)
 {
-    const int64_t ctas = divide_up(items, per_cta), most = (int64_t)machine->n_sms * per_sm;
-    return ctas < 1 ? 1 : least(ctas, most);
+    const int64_t ctas = divide_up(items, per_cta), max_ctas = (int64_t)machine->n_sms * per_sm;
+    return ctas < 1 ? 1 : smaller(ctas, max_ctas);
 }
 
 rvit_cu_quantize_tile rvit_cu_tile_quantize(const rvit_cu_machine *machine, int64_t rows, int32_t columns)
 {
     const int64_t warps = divide_up(columns, 8 * RVIT_CU_QUANTIZE_CHUNKS * 32);
-    rvit_cu_quantize_tile tile = {.threads = least(warps * 32, RVIT_CU_QUANTIZE_THREADS)};
+    rvit_cu_quantize_tile tile = {.threads = smaller(warps * 32, RVIT_CU_QUANTIZE_THREADS)};
     tile.held = warps * 32 <= RVIT_CU_QUANTIZE_THREADS;
     const int32_t per_sm = RVIT_CU_QUANTIZE_THREADS * RVIT_CU_CTAS_QUANTIZE / tile.threads;
     tile.ctas = rvit_cu_tile_ctas(machine, rows, 1, per_sm < 32 ? per_sm : 32);
@@ -71,8 +71,8 @@ static int32_t parts_of(const rvit_cu_machine *machine, int64_t n_images, int32_
 {
     if (n_images < 1)
         return 1;
-    const int64_t wanted = (int64_t)machine->n_sms * per_sm / n_images, most = divide_up(len, warps);
-    return wanted < 1 || most < 1 ? 1 : least(wanted, most);
+    const int64_t wanted = (int64_t)machine->n_sms * per_sm / n_images, max_parts = divide_up(len, warps);
+    return wanted < 1 || max_parts < 1 ? 1 : smaller(wanted, max_parts);
 }
 
 rvit_cu_image_tile rvit_cu_tile_select(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t reads_rows)

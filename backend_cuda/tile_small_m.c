@@ -16,7 +16,7 @@ static const struct small_m_shape {
 #undef SMALL_M
 };
 
-static int64_t most(int64_t a, int64_t b)
+static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
@@ -74,8 +74,8 @@ static int64_t time_of(const rvit_cu_machine *machine, const rvit_cu_small_m_con
     /* A cluster must fit in one GPC. Of an H100's 132 SMs, clusters of 4 can use about 112 and clusters of 8 about 80. */
     const int32_t cluster = config->split_k * config->cluster_n * config->cluster_m;
     const int64_t sms = cluster > 4 ? machine->n_sms * 20 / 33 : cluster > 2 ? machine->n_sms * 28 / 33 : machine->n_sms;
-    const int64_t here = divide_up(ctas_of(config, rows, out_features), most(sms, 1));
-    return here * (steps * (most(most(multiplies, shared), loads) + STEP) + added + stored) +
+    const int64_t here = divide_up(ctas_of(config, rows, out_features), larger(sms, 1));
+    return here * (steps * (larger(larger(multiplies, shared), loads) + STEP) + added + stored) +
            divide_up(here, residency(machine, config, out_size)) * ENDS;
 }
 
@@ -98,7 +98,7 @@ static rvit_cu_small_m_config choose(const rvit_cu_machine *machine, int64_t row
     static const int32_t clusters[][3] = {{1, 1, 1}, {1, 2, 1}, {1, 1, 2}, {1, 2, 2}, {2, 1, 1}, {2, 2, 1},
                                           {2, 1, 2}, {2, 2, 2}, {4, 1, 1}, {4, 2, 1}, {4, 1, 2}}; /* split_k, cluster_n, cluster_m */
     rvit_cu_small_m_config best = {0};
-    int64_t least_time = INT64_MAX;
+    int64_t best_time = INT64_MAX;
     for (int32_t shape = 0; shape < RVIT_CU_N_SMALL_M_SHAPES; shape++)
         for (int i = 0; i < (int)(sizeof clusters / sizeof clusters[0]); i++) {
             rvit_cu_small_m_config config = {
@@ -107,8 +107,8 @@ static rvit_cu_small_m_config choose(const rvit_cu_machine *machine, int64_t row
             if (!has_config(machine, &config, in_features, out_size))
                 continue;
             const int64_t time = time_of(machine, &config, rows, in_features, out_features, out_size);
-            if (time < least_time)
-                least_time = time, best = config;
+            if (time < best_time)
+                best_time = time, best = config;
         }
     return best;
 }
@@ -119,7 +119,7 @@ static rvit_cu_small_m_config config_of_e4m3(int32_t in_features)
 {
     const int64_t steps = divide_up(in_features, 128), stages = steps < RVIT_CU_SMALL_M_STAGES ? steps : RVIT_CU_SMALL_M_STAGES;
     return (rvit_cu_small_m_config){
-        .shape = RVIT_CU_SMALL_M_128x64, .stages = (int32_t)most(stages, 2), .split_k = 1, .cluster_n = 1, .cluster_m = 1};
+        .shape = RVIT_CU_SMALL_M_128x64, .stages = (int32_t)larger(stages, 2), .split_k = 1, .cluster_n = 1, .cluster_m = 1};
 }
 
 rvit_cu_small_m_tile rvit_cu_tile_small_m_of(const rvit_cu_machine *machine, const rvit_cu_small_m_config *config, int64_t rows,

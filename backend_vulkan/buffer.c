@@ -3,13 +3,13 @@
 
 #include <stdio.h>
 
-typedef struct memory_wish {
+typedef struct memory_preference {
     VkMemoryPropertyFlags required, preferred, avoided;
     int is_small;
-} memory_wish;
+} memory_preference;
 
 /* Indexed by buffer type. Host-visible memory is always coherent, so nothing needs to be flushed. */
-static const memory_wish wishes[] = {
+static const memory_preference preferences[] = {
     {0, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT, 0},
     {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0, 0},
     {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, VK_MEMORY_PROPERTY_HOST_CACHED_BIT, 0, 0},
@@ -18,20 +18,20 @@ static const memory_wish wishes[] = {
 };
 
 /* Rates a memory type; negative: unusable. */
-static int rate(const rvit_vk_device *device, uint32_t type, const memory_wish *wish)
+static int rate(const rvit_vk_device *device, uint32_t type, const memory_preference *preference)
 {
     const VkPhysicalDeviceMemoryProperties *memory = &device->physical.memory;
     const VkMemoryPropertyFlags flags = memory->memoryTypes[type].propertyFlags;
-    const VkMemoryPropertyFlags unfit =
+    const VkMemoryPropertyFlags unusable =
         VK_MEMORY_PROPERTY_PROTECTED_BIT | VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT | VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD;
-    if ((flags & wish->required) != wish->required || (flags & unfit) != 0)
+    if ((flags & preference->required) != preference->required || (flags & unusable) != 0)
         return -1;
-    int score = (flags & wish->avoided) == 0 ? 1 : 0;
-    if ((flags & wish->preferred) == wish->preferred)
+    int score = (flags & preference->avoided) == 0 ? 1 : 0;
+    if ((flags & preference->preferred) == preference->preferred)
         score += 2;
     /* If only a small part of device memory is host-visible, do not use it for uploads. */
     const uint32_t heap = memory->memoryTypes[type].heapIndex;
-    if (wish->required != 0 && !wish->is_small && (flags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) != 0 &&
+    if (preference->required != 0 && !preference->is_small && (flags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) != 0 &&
         (int64_t)memory->memoryHeaps[heap].size * 2 < device->physical.info.memory_size)
         score = 0;
     return score;
@@ -42,7 +42,7 @@ int32_t rvit_vk_choose_memory(const rvit_vk_device *device, uint32_t allowed, in
     int32_t best = -1;
     int best_score = -1;
     for (uint32_t i = 0; i < device->physical.memory.memoryTypeCount; i++) {
-        const int score = (allowed >> i & 1u) != 0 ? rate(device, i, &wishes[type]) : -1;
+        const int score = (allowed >> i & 1u) != 0 ? rate(device, i, &preferences[type]) : -1;
         if (score > best_score) {
             best = (int32_t)i;
             best_score = score;

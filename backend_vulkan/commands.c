@@ -8,8 +8,8 @@ typedef struct chunk {
     struct chunk *next;
     VkDescriptorPool pool;
     VkBufferView *views;
-    uint32_t n_sets, n_views;       /* in use */
-    uint32_t most_sets, most_views; /* capacity */
+    uint32_t n_sets, n_views;     /* in use */
+    uint32_t max_sets, max_views; /* capacity */
 } chunk;
 
 typedef struct vk_commands {
@@ -81,11 +81,11 @@ static uint32_t larger(uint32_t a, uint32_t b)
 
 static rvit_status open_chunk(rvit_vk_device *device, chunk *ch)
 {
-    const VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, ch->most_sets * RVIT_VK_MAX_BINDINGS},
-                                          {VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER, ch->most_views}};
+    const VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, ch->max_sets * RVIT_VK_MAX_BINDINGS},
+                                          {VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER, ch->max_views}};
     const VkDescriptorPoolCreateInfo pool = {
-        .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = ch->most_sets, .poolSizeCount = 2, .pPoolSizes = sizes};
-    ch->views = rvit_alloc_array(&device->base.alloc, ch->most_views, sizeof *ch->views);
+        .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = ch->max_sets, .poolSizeCount = 2, .pPoolSizes = sizes};
+    ch->views = rvit_alloc_array(&device->base.alloc, ch->max_views, sizeof *ch->views);
     RVIT_TRY_MEMORY(ch->views);
     RVIT_VK_TRY(device->vk, vkCreateDescriptorPool, (device->handle, &pool, NULL, &ch->pool));
     return RVIT_OK;
@@ -96,13 +96,13 @@ static rvit_status find_room(vk_commands *c, const rvit_vk_recorder *dry, chunk 
 {
     rvit_vk_device *device = device_of(c);
     chunk *ch = c->chunks;
-    while (ch != NULL && (ch->n_sets + dry->n_sets > ch->most_sets || ch->n_views + dry->n_views > ch->most_views))
+    while (ch != NULL && (ch->n_sets + dry->n_sets > ch->max_sets || ch->n_views + dry->n_views > ch->max_views))
         ch = ch->next;
     if (ch == NULL) {
         ch = rvit_alloc_new(&device->base.alloc, sizeof *ch);
         RVIT_TRY_MEMORY(ch);
-        ch->most_sets = larger(dry->n_sets, CHUNK_SETS);
-        ch->most_views = larger(dry->n_views, CHUNK_SETS * RVIT_VK_MAX_TEXELS);
+        ch->max_sets = larger(dry->n_sets, CHUNK_SETS);
+        ch->max_views = larger(dry->n_views, CHUNK_SETS * RVIT_VK_MAX_TEXELS);
         const rvit_status status = open_chunk(device, ch);
         if (status != RVIT_OK) {
             close_chunk(device, ch);

@@ -125,8 +125,8 @@ static double layout_loops(const rvit_vk_device *device, const rvit_select_args 
 static double select_loops(const rvit_vk_device *device, const rvit_select_args *a)
 {
     const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows);
-    const double most = device->physical.limits.maxComputeWorkGroupCount[0];
-    const double images = a->n_images <= most ? 1.0 : steps(a->n_images, most);
+    const double max_groups = device->physical.limits.maxComputeWorkGroupCount[0];
+    const double images = a->n_images <= max_groups ? 1.0 : steps(a->n_images, max_groups);
     return images * (1.0 + select_image(device, a, len)) + layout_loops(device, a, len) + 4.0 * scan(device);
 }
 

@@ -3,8 +3,8 @@
 
 static double rows_of(int32_t max_len, int64_t rows, int32_t n_images)
 {
-    const double most = (double)max_len * n_images;
-    return most < (double)rows ? most : (double)rows;
+    const double max_rows = (double)max_len * n_images;
+    return max_rows < (double)rows ? max_rows : (double)rows;
 }
 
 /* Memory-bound ops count one MAC per four bytes. */

@@ -59,7 +59,7 @@ rvit_status rvit_vk_record_op(rvit_vk_recorder *recorder, const rvit_op *op)
 /* Workgroups have 32-bit indices and are spread over two dimensions. */
 static int dispatch_fits(const rvit_vk_device *device, const rvit_op *op)
 {
-    const uint32_t *most = device->physical.limits.maxComputeWorkGroupCount;
+    const uint32_t *max_groups = device->physical.limits.maxComputeWorkGroupCount;
     double groups = 0.0;
     if (op->type == RVIT_OP_ATTENTION) {
         const rvit_attention_args *a = &op->attention;
@@ -84,7 +84,7 @@ static int dispatch_fits(const rvit_vk_device *device, const rvit_op *op)
         groups = (double)op->pool.n_images * (op->pool.dim / 4 / RVIT_POOL_PLAIN_COLUMNS + 1);
     }
     /* For all other ops the sizes of the arrays limit the number of workgroups. */
-    return groups <= (double)most[0] * most[1] && groups < 4294967296.0 - most[0];
+    return groups <= (double)max_groups[0] * max_groups[1] && groups < 4294967296.0 - max_groups[0];
 }
 
 static const char *supports_copy(const rvit_copy_args *args)

@@ -9,8 +9,8 @@
 
 uint32_t rvit_vk_max_bindings(const rvit_vk_device *device)
 {
-    const uint32_t most = device->physical.limits.maxPerStageDescriptorStorageBuffers;
-    return most < RVIT_VK_MAX_BINDINGS ? most : RVIT_VK_MAX_BINDINGS;
+    const uint32_t supported = device->physical.limits.maxPerStageDescriptorStorageBuffers;
+    return supported < RVIT_VK_MAX_BINDINGS ? supported : RVIT_VK_MAX_BINDINGS;
 }
 
 /* Shaders with the same number of texel buffers share a layout: on an H200 the first layout takes six milliseconds, each further one
@@ -201,14 +201,14 @@ static compilation compile_all(const rvit_vk_device *device, rvit_vk_pipeline *l
 {
     batch b = {.device = device, .next = list};
     pthread_mutex_init(&b.lock, NULL);
-    long most = sysconf(_SC_NPROCESSORS_ONLN) - 1;
+    long max_threads = sysconf(_SC_NPROCESSORS_ONLN) - 1;
     pthread_t threads[MAX_THREADS];
     int n_threads = 0;
-    for (list = list->next; list != NULL && n_threads < MAX_THREADS && n_threads < most; list = list->next)
+    for (list = list->next; list != NULL && n_threads < MAX_THREADS && n_threads < max_threads; list = list->next)
         if (rvit_thread_start(&threads[n_threads], compile_batch, &b) == 0)
             n_threads++;
         else
-            most = 0;
+            max_threads = 0;
     (void)compile_batch(&b);
     for (int i = 0; i < n_threads; i++)
         pthread_join(threads[i], NULL);

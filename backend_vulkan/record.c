@@ -221,11 +221,11 @@ static rvit_status dispatch_groups(const rvit_vk_recorder *recorder, const rvit_
                                          (VkDeviceSize)rvit_vk_dispatch_size_offset(size->slot));
         return RVIT_OK;
     }
-    const uint32_t *most = device->physical.limits.maxComputeWorkGroupCount;
+    const uint32_t *max_groups = device->physical.limits.maxComputeWorkGroupCount;
     const int64_t n = n_groups(groups);
-    const int64_t width = n < (int64_t)most[0] ? n : (int64_t)most[0];
+    const int64_t width = n < (int64_t)max_groups[0] ? n : (int64_t)max_groups[0];
     const int64_t height = (n + width - 1) / width;
-    if (height > (int64_t)most[1] || width * height > (int64_t)UINT32_MAX)
+    if (height > (int64_t)max_groups[1] || width * height > (int64_t)UINT32_MAX)
         return rvit_fail(RVIT_UNSUPPORTED, "vulkan: the device cannot dispatch %lld workgroups", (long long)n);
     device->vk.vkCmdDispatch(recorder->commands, (uint32_t)width, (uint32_t)height, 1);
     return RVIT_OK;

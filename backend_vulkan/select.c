@@ -84,8 +84,8 @@ static selection begin(const rvit_vk_recorder *recorder, const rvit_select_args 
     if (args->n_heads > 0)
         s.push.inverse_heads = 1.0f / (float)args->n_heads;
     /* A workgroup processes several images if there are more images than workgroups in one dimension. */
-    const uint32_t most = recorder->device->physical.limits.maxComputeWorkGroupCount[0];
-    const int64_t n_groups = args->n_images < 1 ? 1 : args->n_images < (int64_t)most ? args->n_images : (int64_t)most;
+    const uint32_t max_groups = recorder->device->physical.limits.maxComputeWorkGroupCount[0];
+    const int64_t n_groups = args->n_images < 1 ? 1 : args->n_images < (int64_t)max_groups ? args->n_images : (int64_t)max_groups;
     s.dispatch.groups = (rvit_vk_groups){.rows = n_groups};
     return s;
 }
@@ -182,8 +182,8 @@ rvit_status rvit_vk_record_select(rvit_vk_recorder *recorder, const rvit_select_
 {
     const int scored = args->mode != RVIT_SELECT_MASK && args->score != RVIT_SCORE_GIVEN;
     const int fused = args->fuse_x.buffer != NULL;
-    const uint32_t most = rvit_vk_max_bindings(recorder->device);
-    if ((scored || fused) && most >= RVIT_SELECT_N_SCORED_BINDINGS)
+    const uint32_t max_bindings = rvit_vk_max_bindings(recorder->device);
+    if ((scored || fused) && max_bindings >= RVIT_SELECT_N_SCORED_BINDINGS)
         return record_whole(recorder, args);
     return record_parts(recorder, args, scored, fused);
 }

@@ -109,7 +109,7 @@ static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_a
     const uint32_t m = is_i8 ? matrix->i8_m : matrix->m, n = is_i8 ? matrix->i8_n : matrix->n;
     if (!has_matrices(device, args->dtype) || args->in_features % 8 != 0 || args->out_features % 8 != 0)
         return 0;
-    int64_t least = INT64_MAX;
+    int64_t best_cost = INT64_MAX;
     for (const matrix_tile *tile = arranged ? arranged_tiles : is_i8 ? i8_tiles : half_tiles; tile->subgroups_m > 0; tile++) {
         if (arranged && args->gated && tile->columns < 4)
             continue;
@@ -123,9 +123,9 @@ static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_a
             continue;
         const int64_t groups = (args->rows.capacity + tile_m - 1) / tile_m * ((rvit_linear_columns(args) + tile_n - 1) / tile_n);
         const int64_t cost = cost_of(tile, groups, matrix->processors);
-        if (cost >= least)
+        if (cost >= best_cost)
             continue;
-        least = cost;
+        best_cost = cost;
         *out_shape = (rvit_vk_linear_shape){.matrix = 1,
                                             .direct_matrix = arranged,
                                             .small_m = arranged && args->rows.capacity < tile->rows * m,
@@ -137,7 +137,7 @@ static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_a
                                             .tile_n = tile_n,
                                             .tile_k = arranged ? (uint32_t)args->in_features : tile_k};
     }
-    return least < INT64_MAX;
+    return best_cost < INT64_MAX;
 }
 
 rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rvit_linear_args *args, int arranged)

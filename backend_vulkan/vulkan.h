@@ -20,7 +20,7 @@
 #include "vulkan_shaders.h"
 
 #define RVIT_VK_MIN_STORAGE 8   /* storage buffers per shader that every supported device can bind */
-#define RVIT_VK_MAX_BINDINGS 12 /* most bindings of any shader; used only on devices that can bind them */
+#define RVIT_VK_MAX_BINDINGS 12 /* the maximum of all shaders; used only on devices that can bind them */
 #define RVIT_VK_MAX_TEXELS 3    /* the first bindings of a layout may be texel buffers */
 #define RVIT_VK_MAX_SPECS 13
 #define RVIT_VK_SPEC_BF16 (RVIT_VK_MAX_SPECS - 1) /* index of constant RVIT_SPEC_BF16 */

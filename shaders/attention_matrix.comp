@@ -109,14 +109,14 @@ void stage_key_values(attention_tile tile, uint first_key)
 // The largest element of the lane's i-th row of a matrix in the subgroup's own memory; then their sum.
 float largest_of_row(uint own_at, uint i)
 {
-    float most = NEVER;
+    float largest = NEVER;
     for (uint u = gl_SubgroupInvocationID % ROW_LANES; u < MATRIX_N / 4; u += ROW_LANES) {
         const vec4 four = uintBitsToFloat(own[own_at + (gl_SubgroupInvocationID / ROW_LANES + i * ROW_STEP) * SUM_STEP + u]);
-        most = max(most, max(max(four.x, four.y), max(four.z, four.w)));
+        largest = max(largest, max(max(four.x, four.y), max(four.z, four.w)));
     }
     [[unroll]] for (uint step = 1; step < ROW_LANES; step *= 2)
-        most = max(most, subgroupShuffleXor(most, step));
-    return most;
+        largest = max(largest, subgroupShuffleXor(largest, step));
+    return largest;
 }
 
 float sum_of_row(uint own_at, uint i)
@@ -155,7 +155,7 @@ void main()
     const uint line = gl_SubgroupInvocationID / ROW_LANES;
     const float log_scale = max(abs(push.scale) * LOG2_E, 1e-30); // NEVER times it is far below any logit
     const float scale = HAS_BIAS ? 1.0 : log_scale;               // of logits after the bias is added
-    const float least = 0.5 * NEVER * scale;                      // of references
+    const float min_reference = 0.5 * NEVER * scale;
     const uint sign = push.scale < 0.0 ? 0x80008000u : 0;
 
     for (uint i = gl_LocalInvocationIndex; i < QUERIES * D8; i += THREADS) {
@@ -231,7 +231,7 @@ void main()
                 coopMatStore(peak, own, own_at, SUM_STEP, ROW_MAJOR);
                 subgroupBarrier();
                 [[unroll]] for (uint i = 0; i < PASSES; i++) {
-                    row_reference[i] = max(largest_of_row(own_at, i) * scale, least);
+                    row_reference[i] = max(largest_of_row(own_at, i) * scale, min_reference);
                     row_values[row_at + line + i * ROW_STEP] = row_reference[i];
                 }
                 subgroupBarrier();
@@ -277,9 +277,9 @@ void main()
         subgroupBarrier();
         bool again = false;
         [[unroll]] for (uint i = 0; i < PASSES; i++) {
-            const float most = largest_of_row(own_at, i) * scale;
-            if (most > row_reference[i] + SLACK) {
-                row_reference[i] = most;
+            const float largest = largest_of_row(own_at, i) * scale;
+            if (largest > row_reference[i] + SLACK) {
+                row_reference[i] = largest;
                 again = true;
             }
             row_values[row_at + line + i * ROW_STEP] = row_reference[i];

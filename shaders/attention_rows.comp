@@ -111,7 +111,7 @@ void main()
     const bool keeps_cls = HAS_CLS_PROBS && tile.first_query + first_row == 0 && line == 0;
     const float log_scale = max(abs(push.scale) * LOG2_E, 1e-30); // NEVER times it is far below any logit
     const float scale = HAS_BIAS ? 1.0 : log_scale;               // of logits after the bias is added
-    const float least = 0.5 * NEVER * scale;                      // of references
+    const float min_reference = 0.5 * NEVER * scale;
     const uint sign = push.scale < 0.0 ? 0x80008000u : 0;
 
     for (uint i = gl_LocalInvocationIndex; i < QUERIES * D8; i += THREADS) {
@@ -193,7 +193,7 @@ void main()
                             cls_probs[cls_probs_at(tile, first_key + c * 16 + COLUMN(i))] = logits[c][i];
             if (attempt == 0 && first_key == 0)
                 [[unroll]] for (uint i = 0; i < 2 * ROWS; i++)
-                    reference[i] = max(row_max(peak[i]) * scale, least);
+                    reference[i] = max(row_max(peak[i]) * scale, min_reference);
 
             MATRIX_A weights[ROWS * KEY_PARTS];
             [[unroll]] for (uint r = 0; r < ROWS; r++)
@@ -223,9 +223,9 @@ void main()
 
         bool again = false;
         [[unroll]] for (uint i = 0; i < 2 * ROWS; i++) {
-            const float most = row_max(peak[i]) * scale;
-            if (most > reference[i] + SLACK) {
-                reference[i] = most;
+            const float largest = row_max(peak[i]) * scale;
+            if (largest > reference[i] + SLACK) {
+                reference[i] = largest;
                 again = true;
             }
         }

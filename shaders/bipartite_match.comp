@@ -117,8 +117,8 @@ uint n_with_partner(rvit_sequence image)
 // How many merge groups of the image merge.
 uint n_merges(rvit_sequence image)
 {
-    const uint most = min(uint(push.merges), (image.len / GROUP_SIZE - prefix_end(image)) / 2);
-    return most == 0 || !HAS_WINDOWS ? most : min(most, n_with_partner(image));
+    const uint max_merges = min(uint(push.merges), (image.len / GROUP_SIZE - prefix_end(image)) / 2);
+    return max_merges == 0 || !HAS_WINDOWS ? max_merges : min(max_merges, n_with_partner(image));
 }
 
 #define METRIC_TEAM 8 // threads that share a row

@@ -105,8 +105,8 @@ void fill_group_rows(ivec2 groups, uint begin, uint end)
 void fill_windows(ivec2 groups, uint window, uint n, uint begin, uint end)
 {
     const int across = (groups.y + push.window - 1) / push.window;
-    const uint most = min(n, uint(push.max_windows) + 1 - window);
-    for (uint i = gl_LocalInvocationIndex; i < most; i += THREADS) {
+    const uint n_windows = min(n, uint(push.max_windows) + 1 - window);
+    for (uint i = gl_LocalInvocationIndex; i < n_windows; i += THREADS) {
         const uint group = uint(group_at(groups, int(i) / across * push.window, int(i) % across * push.window));
         window_cu_seqlens[uint(push.window_cu_seqlens_at) + window + i] = int(min(begin + group * uint(push.merge * push.merge), end));
     }

@@ -55,12 +55,11 @@ uvec4 pixel(int patch_row, uint i)
     return pixels[uint(push.pixels_at) + uint(patch_row) * uint(push.stride4) + i];
 }
 
-// How the patch rows of an image's merge groups are arranged, relative to a group's first one.
+// Distances between the patch rows of an image's merge groups.
 struct patch_order {
-    int line;   // from the first patch row of one line of the group to the next line
-    int left;   // back to the group there
-    int above;
-    int most;   // the last patch row at which a group can begin; negative: there is none
+    int line;        // between lines of a group
+    int left, above; // to the group on the left, above
+    int last_begin;  // the last valid first patch row of a group; negative: none
 };
 
 patch_order order_of(rvit_position position)
@@ -104,8 +103,8 @@ uint differing(bool live, patch_order order, int own, int left, int above, int c
 // The first patch row of the group that reconstructs the group at this patch row.
 int reconstruction(patch_order order, int patch_row)
 {
-    const int at = clamp(patch_row, 0, order.most);
-    return RECONSTRUCTS ? clamp(sources[uint(push.sources_at) + uint(at)], 0, order.most) : at;
+    const int at = clamp(patch_row, 0, order.last_begin);
+    return RECONSTRUCTS ? clamp(sources[uint(push.sources_at) + uint(at)], 0, order.last_begin) : at;
 }
 
 void set_mark(uint row, bool kept)
@@ -124,8 +123,8 @@ void mark_merge_group(bool live, uint row, uint past)
     const ivec4 entry = live ? token_map[uint(push.token_map_at) + row] : ivec4(0);
     const rvit_position position = position_of(entry);
     const patch_order order = order_of(position);
-    const bool has_pixels = order.most >= 0;
-    const int own = clamp(entry.x, 0, max(order.most, 0));
+    const bool has_pixels = order.last_begin >= 0;
+    const int own = clamp(entry.x, 0, max(order.last_begin, 0));
     const bool on_left = has_pixels && position.x >= merge;
     const bool above = has_pixels && position.y >= merge;
     const bool has_both = on_left && above;

@@ -52,11 +52,11 @@ uint score_bits(uint item)
 
 const uint KIND_NAN = 0, KIND_PREFIX = 1, KIND_SUM = 2;
 
-// The kept rows: among the first `most` rows, all with a larger key, and the first `need` of those with this key.
+// The kept rows: among the first `n_rows` rows, all with a larger key, and the first `need` of those with this key.
 struct cut {
     uint key;
     uint need;
-    uint most;
+    uint n_rows;
 };
 
 const cut KEEP_ALL = cut(NAN_KEY, 0xffffffffu, 0xffffffffu);
@@ -75,16 +75,16 @@ cut best_cut(uint first, uint end, uint rank, uint n_best)
 
 cut threshold_cut(uint first, uint end, uint rank)
 {
-    const uint least = min(uint(push.amount), end - first);
+    const uint min_rows = min(uint(push.amount), end - first);
     uint n_passing = 0;
-    if (least > 0) {
+    if (min_rows > 0) {
         uint n = 0;
         for (uint item = first + rank; item < end; item += THREADS)
             n += uint(key_at(item) >= uint(push.threshold_key));
         group_exclusive_add(n, n_passing);
     }
-    if (n_passing < least)
-        return best_cut(first, end, rank, least);
+    if (n_passing < min_rows)
+        return best_cut(first, end, rank, min_rows);
     return cut(uint(push.threshold_key) - 1, 0, end - first);
 }
 
@@ -115,7 +115,7 @@ void mark(uint end_prefix, uint first, uint end, uint rank, cut chosen)
             if (row < begin || row >= begin + end)
                 continue;
             const uint item = row - begin;
-            const bool competes = item >= first && item - first < chosen.most;
+            const bool competes = item >= first && item - first < chosen.n_rows;
             keys[i] = competes ? key_at(item) : 0xffffffffu;
             if (item < end_prefix || (competes && keys[i] > chosen.key))
                 bytes |= KEPT << i * 8;
@@ -178,7 +178,7 @@ void select_image(uint image, uint rank)
     image_begin = rows.begin;
     const uint end = rows.len;
     const uint end_prefix = prefix_end(rows);
-    forget_errors(image, rank);
+    clear_errors(image, rank);
     if (MODE == RVIT_SELECT_MASK_MODE) {
         if (mark_by_mask(end_prefix, end, rank))
             report(image, KIND_PREFIX);
@@ -212,7 +212,7 @@ void select_image(uint image, uint rank)
         if (can_add)
             chosen = MODE == RVIT_SELECT_MASS_MODE ? mass_cut(first, end, rank, range) : KEEP_NONE;
         else if (MODE == RVIT_SELECT_SAMPLE_MODE)
-            chosen.most = min(uint(push.amount), n - 1); // other scores would keep no more than this
+            chosen.n_rows = min(uint(push.amount), n - 1); // other scores would keep no more than this
     }
     mark(end_prefix, first, end, rank, chosen);
     if (MODE == RVIT_SELECT_SAMPLE_MODE && chosen == KEEP_NONE) {

@@ -362,10 +362,10 @@ RVIT_DEVICE void list_in_order(const rvit_cu_bipartite_match_params &params, con
         const int i = base + (int)threadIdx.x;
         const bool is_kept = i < job.len && params.keep[job.begin + i] != 0;
         int all;
-        const int at = add_up_to(to, block_rank(is_kept, memory.words, &all), params.layout.rows);
+        const int at = saturating_add(to, block_rank(is_kept, memory.words, &all), params.layout.rows);
         if (is_kept && at < params.layout.rows)
             params.layout.src_rows[at] = job.begin + i;
-        to = add_up_to(to, all, params.layout.rows);
+        to = saturating_add(to, all, params.layout.rows);
     }
 }
 
@@ -375,7 +375,7 @@ RVIT_DEVICE void list_halves(const rvit_cu_bipartite_match_params &params, const
     const int max_rows = params.layout.rows;
     int32_t *src_rows = params.layout.src_rows;
     const auto put = [&](int slot, int row) {
-        const int at = add_up_to(to, slot, max_rows);
+        const int at = saturating_add(to, slot, max_rows);
         if (at < max_rows)
             src_rows[at] = job.begin + row;
     };

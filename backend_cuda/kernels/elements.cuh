@@ -205,6 +205,12 @@ RVIT_DEVICE image_rows rows_of_image(const int32_t *cu_seqlens, int image, int r
     return r;
 }
 
+/* The sum of two non-negative numbers, at most `limit`. */
+RVIT_DEVICE int saturating_add(int a, int b, int limit)
+{
+    return (int)min((unsigned)a + (unsigned)b, (unsigned)limit);
+}
+
 /* A warp copies n pieces, with several loads in flight. */
 template <typename V> RVIT_DEVICE void copy_pieces(V *to, const V *from, int n)
 {

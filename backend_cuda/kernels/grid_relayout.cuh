@@ -31,11 +31,11 @@ RVIT_DEVICE void list_groups(const rvit_cu_grid_relayout_params &params, int ima
         const int group = first + (int)threadIdx.x;
         const int row = group < past ? min(max(params.group_rows[group], 0), groups - 1) * group_rows : 0;
         const bool left = group < past && params.keep[row] != 0;
-        const unsigned votes = warp_ballot(left);
+        const unsigned ballot = warp_ballot(left);
         if (lane == 0)
-            counts[warp] = bit_count(votes);
+            counts[warp] = bit_count(ballot);
         block_sync();
-        int before = bit_count(votes & ((1u << lane) - 1)), total = 0;
+        int before = bit_count(ballot & ((1u << lane) - 1)), total = 0;
         for (int w = 0; w < 8; w++) {
             before += w < warp ? counts[w] : 0;
             total += counts[w];

@@ -6,12 +6,6 @@
 
 #include "../tile.h"
 
-/* Saturates at `most`, so that no sum overflows. */
-RVIT_DEVICE int sum_up_to(int a, int b, int most)
-{
-    return (int)min((unsigned)a + (unsigned)b, (unsigned)most);
-}
-
 struct image_size {
     int height, width, patches, tokens, windows;
 };
@@ -46,9 +40,9 @@ RVIT_DEVICE image_size size_of_image(const rvit_cu_grid_layout_params &params, i
 RVIT_DEVICE batch_size add_image(const rvit_cu_grid_layout_params &params, batch_size before, int tokens, int patches, int windows)
 {
     batch_size after;
-    after.rows = sum_up_to(before.rows, tokens, params.rows);
-    after.patch_rows = sum_up_to(before.patch_rows, patches, params.patch_rows);
-    after.windows = sum_up_to(before.windows, windows, params.max_windows + 1);
+    after.rows = saturating_add(before.rows, tokens, params.rows);
+    after.patch_rows = saturating_add(before.patch_rows, patches, params.patch_rows);
+    after.windows = saturating_add(before.windows, windows, params.max_windows + 1);
     return after;
 }
 
@@ -106,8 +100,8 @@ RVIT_DEVICE void fill_group_rows(const rvit_cu_grid_layout_params &params, image
 RVIT_DEVICE void fill_windows(const rvit_cu_grid_layout_params &params, image_size size, int window, int begin, int end)
 {
     const int merge = params.merge, side = params.window, height_in_groups = size.height / merge, width_in_groups = size.width / merge;
-    const int across = (width_in_groups + side - 1) / side, most = min(size.windows, params.max_windows + 1 - window);
-    for (int i = (int)threadIdx.x; i < most; i += blockDim.x) {
+    const int across = (width_in_groups + side - 1) / side, n_windows = min(size.windows, params.max_windows + 1 - window);
+    for (int i = (int)threadIdx.x; i < n_windows; i += blockDim.x) {
         const int group = group_at(side, height_in_groups, width_in_groups, i / across * side, i % across * side);
         params.window_cu_seqlens[window + i] = (int)min(begin + (long long)group * merge * merge, (long long)end);
     }

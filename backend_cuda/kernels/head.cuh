@@ -56,7 +56,7 @@ RVIT_DEVICE head_norm norm_of_row(const rvit_cu_head_params &params, long long a
 }
 
 /* A warp stores n <= HEAD_CHUNK normalised channels of a row, from `first` on. */
-RVIT_DEVICE void hold_row(const rvit_cu_head_params &params, long long at, int first, int n, head_norm norm, float *normal)
+RVIT_DEVICE void store_normalised(const rvit_cu_head_params &params, long long at, int first, int n, head_norm norm, float *normal)
 {
     for_groups(params, at + first, n, [&](int i, float4 x) {
         if (params.gamma == nullptr) {
@@ -134,7 +134,7 @@ RVIT_DEVICE void classify_tile(const rvit_cu_head_params &params, int first_imag
             if (token + first > 0)
                 block_sync();
             if (warp < IMAGES && is_whole)
-                hold_row(params, at, first, n, norm, normal[warp]);
+                store_normalised(params, at, first, n, norm, normal[warp]);
             block_sync();
 #pragma unroll 1
             for (int base = 0; base < n; base += AHEAD * 128) {

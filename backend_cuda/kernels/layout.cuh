@@ -17,12 +17,6 @@ RVIT_DEVICE unsigned long long make_state(unsigned tag, int kind, int value)
     return (unsigned long long)tag << 34 | (unsigned long long)kind << 32 | (unsigned)value;
 }
 
-/* Saturates at the row capacity, which only an invalid layout with overlapping images exceeds. */
-RVIT_DEVICE int add_up_to(int a, int b, int most)
-{
-    return (int)min((unsigned)a + (unsigned)b, (unsigned)most);
-}
-
 /* The CTA's number; its image is ticket / parts. Negative: no image. */
 RVIT_DEVICE int take_ticket(const rvit_cu_layout &layout, layout_memory &memory)
 {
@@ -68,10 +62,11 @@ RVIT_DEVICE unsigned layout_tag(const rvit_cu_layout &layout)
     return (unsigned)layout.scratch->epoch + 1u;
 }
 
-/* One warp publishes how many rows the image keeps, and returns how many the images before it keep. */
+/* One warp publishes how many rows the image keeps, and returns how many the images before it keep. Sums saturate at the row capacity,
+   which only an invalid layout with overlapping images exceeds. */
 RVIT_DEVICE int look_back(const rvit_cu_layout &layout, int image, int kept, unsigned tag)
 {
-    const int lane = threadIdx.x & 31, most = layout.rows;
+    const int lane = threadIdx.x & 31, max_rows = layout.rows;
     const bool is_awaited = image + 1 < layout.n_images;
     if (lane == 0 && image > 0 && is_awaited)
         store_relaxed(&layout.records[image].state, make_state(tag, AGGREGATE, kept));
@@ -86,13 +81,13 @@ RVIT_DEVICE int look_back(const rvit_cu_layout &layout, int image, int kept, uns
         const int nearest = find_first(warp_ballot((state >> 32 & 3) == INCLUSIVE));
         int sum = nearest < 0 || lane <= nearest ? (int)(unsigned)state : 0;
         for (int mask = 16; mask > 0; mask /= 2)
-            sum = add_up_to(sum, shuffle_xor(sum, mask), most);
-        before = add_up_to(before, sum, most);
+            sum = saturating_add(sum, shuffle_xor(sum, mask), max_rows);
+        before = saturating_add(before, sum, max_rows);
         if (nearest >= 0)
             break;
     }
     if (lane == 0) {
-        const int inclusive = add_up_to(before, kept, most);
+        const int inclusive = saturating_add(before, kept, max_rows);
         if (is_awaited)
             store_relaxed(&layout.records[image].state, make_state(tag, INCLUSIVE, inclusive));
         layout.out_cu_seqlens[image + 1] = inclusive;

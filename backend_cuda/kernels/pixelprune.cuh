@@ -32,7 +32,7 @@ RVIT_DEVICE bool values_differ(float4 x, float4 y, const float (&limits)[4])
 struct patch_order {
     int line;        /* between lines of a group */
     int left, above; /* to the group on the left, above */
-    int most;        /* the last valid first patch row of a group; negative: none */
+    int last_begin;  /* the last valid first patch row of a group; negative: none */
 };
 
 RVIT_DEVICE patch_order order_of(const rvit_cu_pixelprune_params &params, const patch_position &at)
@@ -41,7 +41,7 @@ RVIT_DEVICE patch_order order_of(const rvit_cu_pixelprune_params &params, const 
     patch_order order = {m, m * m, m * m * max(at.width / m, 1), params.patch_rows - m * m};
     if (params.patch_merge) {
         order.line = at.width, order.left = m, order.above = m * at.width;
-        order.most = params.patch_rows - (m - 1) * at.width - m;
+        order.last_begin = params.patch_rows - (m - 1) * at.width - m;
     }
     return order;
 }
@@ -70,8 +70,8 @@ RVIT_DEVICE int differing(const rvit_cu_pixelprune_params &params, const patch_o
 /* The first patch row of the source of a reconstructed group. */
 RVIT_DEVICE int reconstruction(const rvit_cu_pixelprune_params &params, const patch_order &order, int patch_row)
 {
-    const int at = min(max(patch_row, 0), order.most);
-    return params.sources == nullptr ? at : min(max(params.sources[at], 0), order.most);
+    const int at = min(max(patch_row, 0), order.last_begin);
+    return params.sources == nullptr ? at : min(max(params.sources[at], 0), order.last_begin);
 }
 
 /* A warp marks the group whose first row is `row`, in an image that ends at `past`. */
@@ -81,8 +81,8 @@ RVIT_DEVICE void mark_group(const rvit_cu_pixelprune_params &params, int row, in
     const int4 entry = reinterpret_cast<const int4 *>(params.token_map)[row];
     const patch_position at = position_of(entry);
     const patch_order order = order_of(params, at);
-    const bool has_pixels = order.most >= 0;
-    const int own = min(max(entry.x, 0), order.most);
+    const bool has_pixels = order.last_begin >= 0;
+    const int own = min(max(entry.x, 0), order.last_begin);
     const bool on_left = has_pixels && at.x >= merge, above = has_pixels && at.y >= merge;
     bool kept = true;
     if (on_left || above) {

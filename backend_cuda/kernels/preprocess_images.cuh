@@ -51,12 +51,12 @@ RVIT_DEVICE bool axis_of(const rvit_cu_preprocess_params &params, int at, int n_
 RVIT_DEVICE const uint8_t *pixels_of(const rvit_cu_preprocess_params &params, const rvit_image_entry &e, long long &plane,
                                      const uint8_t *&limit)
 {
-    const long long most = 1ll << 40;
+    const long long max_plane = 1ll << 40;
     const long long begin = (long long)((unsigned long long)e.offset_high << 32 | e.offset_low);
     const long long size = e.on_device ? params.pixels_size : 4ll * params.n_words;
     const uint8_t *memory = e.on_device ? params.pixels : reinterpret_cast<const uint8_t *>(params.words);
     plane = (long long)((unsigned long long)e.plane_high << 32 | e.plane_low);
-    if (memory == nullptr || begin < 0 || begin > size || plane < 0 || plane > most || e.width < 1 || e.height < 1 ||
+    if (memory == nullptr || begin < 0 || begin > size || plane < 0 || plane > max_plane || e.width < 1 || e.height < 1 ||
         e.width > RVIT_IMAGE_ENTRY_SIDE || e.height > RVIT_IMAGE_ENTRY_SIDE || e.stride < 0 || e.pixel_size < 1 || e.pixel_size > 4)
         return nullptr;
     long long end = (long long)e.stride * (e.height - 1) + (long long)e.width * e.pixel_size;

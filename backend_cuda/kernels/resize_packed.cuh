@@ -12,7 +12,7 @@
 enum {
     PACKED_WARPS = PREPROCESS_THREADS / 32,
     PACKED_PLANES = 3,
-    PACKED_STEPS = 4,   /* of 32 bytes each: the most per group */
+    PACKED_STEPS = 4,   /* maximum per group, of 32 bytes each */
     PACKED_LINES = 128, /* resized horizontally before rows are made from them */
     PACKED_PITCH = PACKED_LINES + 16,
     PACKED_X_BAND = 100, /* bytes per plane of a band: 8 zeros, weights, at least 8 zeros; 4 times an odd number, to avoid bank conflicts */

@@ -149,7 +149,7 @@ RVIT_DEVICE void list_rows(const rvit_cu_select_params &params, const select_job
             before += all;
         }
         const bool is_fused = params.fuse_x != nullptr && !is_kept && i < job.len && i == rank; /* all rows before it are kept */
-        const int at = add_up_to(to, is_fused ? kept : rank, max_rows);
+        const int at = saturating_add(to, is_fused ? kept : rank, max_rows);
         if ((is_kept || is_fused) && at < max_rows)
             params.layout.src_rows[at] = job.begin + i;
     }

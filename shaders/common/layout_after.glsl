@@ -13,7 +13,7 @@ layout(binding = 6) coherent writeonly buffer Error { int error[]; };
 shared uint is_last;
 
 // Clears the error of an image before it is processed. Every thread calls it.
-void forget_errors(uint image, uint rank)
+void clear_errors(uint image, uint rank)
 {
     if ((FLAGS & RVIT_SELECT_IMAGE_ERRORS) == 0 || (FLAGS & RVIT_SELECT_ERROR_STAYS) != 0)
         return;
