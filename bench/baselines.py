@@ -33,7 +33,7 @@ class Budget:
     def left(self):
         return self.end - time.monotonic()
 
-    def spent(self):
+    def is_spent(self):
         return self.left() <= 0
 
 
@@ -166,7 +166,7 @@ def main():
     dry, budget = options.dry_run, Budget(options.deadline)
     zoo = forwards.Zoo(context, clock, pathlib.Path(options.work) / ("tiny" if dry else "models"), tiny=dry)
     names = ["tiny"] if dry else list(SHAPES)
-    with clock.on():
+    with clock.on_stream():
         if options.prepare:
             return prepare(options, zoo, clock, names)
         if options.warm_compile:

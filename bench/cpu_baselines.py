@@ -32,7 +32,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 import numpy as np  # noqa: E402
 
 from baselines import cpu_models, cpu_summary  # noqa: E402
-from baselines.cpu_turns import Point, measure, say  # noqa: E402
+from baselines.cpu_turns import Point, measure, describe  # noqa: E402
 from baselines.shapes import SHAPES, TINY  # noqa: E402
 
 MODULES = {"raggedvit": "cpu_ours", "openvino": "cpu_openvino", "onnxruntime": "cpu_onnx", "pytorch": "cpu_torch"}
@@ -105,7 +105,7 @@ def baseline_modules(wanted):
             loaded.versions()
             found[name] = loaded
         except Exception as error:
-            missing[name] = say(error)
+            missing[name] = describe(error)
     return found, missing
 
 

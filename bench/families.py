@@ -236,7 +236,7 @@ def main():
         (out / "families.json").write_text(json.dumps(report, indent=1) + "\n")
 
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    with clock.on(), torch.inference_mode():
+    with clock.on_stream(), torch.inference_mode():
         for name in options.models.split(","):
             model, path = make(torch, timm, name, folder, device, dry)
             wanted = {}

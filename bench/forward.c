@@ -206,7 +206,7 @@ static void sample_next(variant *v)
     }
 }
 
-static void sample_alike(variant *v, const float *images, vulkan_clock *clock)
+static void sample_pairs(variant *v, const float *images, vulkan_clock *clock)
 {
     run r = run_of(v, images);
     for (int i = 0; i < N_PAIRS; i++) {
@@ -314,7 +314,7 @@ int main(int argc, char **argv)
         sample_next(&variants[i]);
     vulkan_clock *clock = bench_device_vulkan(&d);
     for (int i = 0; i < n && clock != NULL; i++)
-        sample_alike(&variants[i], images, clock);
+        sample_pairs(&variants[i], images, clock);
     vulkan_clock_close(clock);
     json_object_set_new(report, "floor", bench_device_floor(&d));
 

@@ -186,7 +186,7 @@ def main():
               "machine": {"cores": os.cpu_count(), "kernel": platform.release()},
               "versions": {"torch": torch.__version__, "timm": timm.__version__}, "results": []}
     print(f"{report['device']['name']}, {report['device']['driver']}; {report['versions']}", flush=True)
-    with clock.on():
+    with clock.on_stream():
         for name in ["tiny"] if options.dry_run else options.models.split(","):
             module = make(name, context.torch_device)
             with tempfile.TemporaryDirectory() as folder:

@@ -14,7 +14,7 @@ typedef struct options {
     const char *json;
     rvit_device_desc device;
     rvit_dtype dtype;
-    int32_t batches[LIST], n_batches, most_side, table, dim, resample;
+    int32_t batches[LIST], n_batches, max_side, table, dim, resample;
 } options;
 
 typedef struct batch {
@@ -29,7 +29,7 @@ typedef struct batch {
 static const struct option_row option_rows[] = {
     BENCH_ROWS(options, RVIT_BF16, "f16"),
     {"batch", "LIST", "images, each %s (default: 1,16,64,512)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
-    {"side", "N", "an image's side has 1 to N patches, at random, %s (default: 32)", OPTION_INTEGER(options, most_side, 1, 512)},
+    {"side", "N", "an image's side has 1 to N patches, at random, %s (default: 32)", OPTION_INTEGER(options, max_side, 1, 512)},
     {"table", "N", "side of the position table, %s (default: 16)", OPTION_INTEGER(options, table, 1, 512)},
     {"dim", "N", "width, a multiple of 4, %s (default: 768)", OPTION_INTEGER(options, dim, 4, 8192)},
     {"resample", "NAME", "%s (default: bilinear-aa)",
@@ -43,12 +43,12 @@ static const struct option_command command = {
 
 static batch open_batch(bench_device *d, const options *o, int32_t n_images)
 {
-    batch b = {.d = d, .o = o, .n_images = n_images, .rows = (int64_t)n_images * (PREFIX + (int64_t)o->most_side * o->most_side)};
+    batch b = {.d = d, .o = o, .n_images = n_images, .rows = (int64_t)n_images * (PREFIX + (int64_t)o->max_side * o->max_side)};
     int32_t *grids = malloc((size_t)n_images * 2 * sizeof *grids);
     uint64_t x = REPORT_SEED;
     for (int32_t i = 0; i < 2 * n_images; i++) {
         x = x * 6364136223846793005u + 1442695040888963407u;
-        grids[i] = 1 + (int32_t)((x >> 33) % (uint64_t)o->most_side);
+        grids[i] = 1 + (int32_t)((x >> 33) % (uint64_t)o->max_side);
         b.used += i % 2 ? PREFIX + grids[i] * grids[i - 1] : 0;
     }
     float frequencies[HEAD_DIM / 2];
@@ -131,7 +131,7 @@ int main(int argc, char **argv)
                  .dtype = RVIT_F16,
                  .batches = {1, 16, 64, 512},
                  .n_batches = 4,
-                 .most_side = 32,
+                 .max_side = 32,
                  .table = 16,
                  .dim = 768,
                  .resample = RVIT_RESAMPLE_BILINEAR_ANTIALIAS};
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
     json_object_set_new(report, "dtype", json_string(rvit_enum_name(RVIT_ENUM_DTYPE, o.dtype)));
     json_object_set_new(report, "resample", json_string(choice_resample(o.resample)));
     json_object_set_new(report, "shape",
-                        json_pack("{s:i,s:i,s:i,s:i}", "most_side", o.most_side, "table", o.table, "dim", o.dim, "head_dim", HEAD_DIM));
+                        json_pack("{s:i,s:i,s:i,s:i}", "most_side", o.max_side, "table", o.table, "dim", o.dim, "head_dim", HEAD_DIM));
     printf("%-6s %8s", "batch", "rows");
     for (int i = 0; i < N_OPS; i++)
         printf(" %12s us", parts[i].name);

@@ -282,7 +282,7 @@ def main():
     points = DRY if dry else {name: POINTS[name] for name in options.points.split(",")}
     models = {}
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    with clock.on(), torch.inference_mode():
+    with clock.on_stream(), torch.inference_mode():
         for name, point in points.items():
             begin = time.perf_counter()
             if point[3] not in models:

@@ -278,7 +278,7 @@ def main():
               "host_rows": [], "waits_rows": []}
     out = pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
-    with clock.on():
+    with clock.on_stream():
         for section, measure, chosen in (("device", device_row, batches), ("host", host_row, batches[-1:]), ("waits", waits_row, batches[:1])):
             for name in names if section in options.sections else []:
                 for batch in chosen:

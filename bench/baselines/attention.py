@@ -82,7 +82,7 @@ def gpu(context, clock, points, budget, heads=12, head_dim=64, dtype=torch.float
     """GPU times and errors at each point. names: of the baselines and the library."""
     rows = [] if rows is None else rows
     for point in points:
-        if budget.spent():
+        if budget.is_spent():
             rows.append({"point": point.name, "skipped": "out of time"})
             continue
         batch = Batch(context, point, heads, head_dim, dtype)
@@ -116,7 +116,7 @@ def cold(context, clock, points, budget, heads=12, head_dim=64, dtype=torch.floa
     """The same with several batches in turn, so that their rows are not in the cache."""
     rows = []
     for point in points:
-        if budget.spent():
+        if budget.is_spent():
             break
         batches = [Batch(context, point, heads, head_dim, dtype) for _ in range(copies)]
         makers = {OURS: lambda b: ours.attention(context, b), FLASH: flash.operator}
@@ -155,7 +155,7 @@ def host(context, clock, points, extension, heads=12, head_dim=64, dtype=torch.f
         batch = Batch(context, point, heads, head_dim, dtype)
         row = {"point": point.name, "python_us": {}, "cpp_us": {}}
         makers = {
-            LAUNCH: launch.bare,
+            LAUNCH: launch.direct_launch,
             PREPARED: lambda: ours.attention(context, batch)[0],
             FUNCTION: lambda: ours.function(batch),
             OPERATOR: lambda: ours.operator(batch),

@@ -187,7 +187,7 @@ def main():
     end, rows = time.monotonic() + options.deadline, []
     report = {"benchmark": "backward", "version": library.version(), "torch": torch.__version__,
               "device": context.info().name.decode(), "results": rows}
-    with clock.on():
+    with clock.on_stream():
         for name in options.dtypes.split(","):
             for heads, images, tokens in points:
                 if time.monotonic() > end:

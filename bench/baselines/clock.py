@@ -20,7 +20,7 @@ class GpuClock:
     def __init__(self):
         self.stream = torch.cuda.Stream()
 
-    def on(self):
+    def on_stream(self):
         """A context in which everything is allocated and runs on one stream."""
         return torch.cuda.stream(self.stream)
 
@@ -37,7 +37,7 @@ class GpuClock:
                 call()
         return graph
 
-    def _turn(self, work, ahead=False):
+    def _time_once(self, work, ahead=False):
         """ahead: enqueues the work once more before the events, so that the GPU does not wait for a launch between them."""
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         if ahead:
@@ -57,7 +57,7 @@ class GpuClock:
             except Exception as error:  # not capturable: timed eagerly, with its host work; "how" reports that
                 torch.cuda.synchronize()
                 try:
-                    took = self._turn(call) * 1e-6
+                    took = self._time_once(call) * 1e-6
                     fit = max(1, min(calls, int(SLOW / took)))
                     works[name] = ((lambda c=call, n=fit: [c() for _ in range(n)]), f"events, not captured: {first_line(error)}", fit)
                 except Exception as second:
@@ -67,7 +67,7 @@ class GpuClock:
             for name, (work, how, n) in works.items():
                 if len(samples[name]) >= 3 and spent.get(name, 0) > 10 * SLOW:
                     continue
-                took = self._turn(work, ahead=how == "graph" and spent.get(name, 0) < SLOW)
+                took = self._time_once(work, ahead=how == "graph" and spent.get(name, 0) < SLOW)
                 spent[name] = spent.get(name, 0) + took * 1e-6
                 if turn >= 2:
                     samples[name].append(took / n)
@@ -87,7 +87,7 @@ class HostClock:
     def __init__(self, synchronize):
         self.synchronize = synchronize
 
-    def on(self):
+    def on_stream(self):
         return contextlib.nullcontext()
 
     def gpu_us(self, baselines, calls=2, turns=3):

@@ -18,7 +18,7 @@ def compare(lines, points, title, slow, fast, least, mean=None):
     """Requires the ratio of the times of `slow` and `fast` to be at least `least` at every point that has both."""
     ratios = {point: times[slow] / times[fast] for point, times in points.items() if slow in times and fast in times}
     if not ratios:
-        return lines.absent(title)
+        return lines.add_missing(title)
     worst = min(ratios, key=ratios.get)
     short = [f"{m} {c} cores B {b}: {ratios[m, c, b]:.2f}" for m, c, b in ratios if ratios[m, c, b] < least]
     lines.add(f"{title}, least of {len(ratios)} points", f"{ratios[worst]:.2f}x at {' '.join(map(str, worst))}", f"{least}x", not short,

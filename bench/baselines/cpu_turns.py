@@ -42,14 +42,14 @@ class Point:
 
 
 @dataclasses.dataclass
-class Tried:
+class Attempt:
     setting: str
     call: object  # () -> logits, as a list of parts
     logits: np.ndarray
     ms: float  # per image, approximate
 
 
-def say(error):
+def describe(error):
     lines = [line for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {' '.join(lines[:3])}"[:300]
 
@@ -68,7 +68,7 @@ def attempt(module, point, name, setting):
     took = time.perf_counter() - begin
     if took < SLOW:  # the first call may include set-up
         took = min(timed(call) for _ in range(max(2, min(6, int(0.15 / took)))))
-    return Tried(setting, call, logits.copy(), 1e3 * took / point.batch)
+    return Attempt(setting, call, logits.copy(), 1e3 * took / point.batch)
 
 
 def choose(module, point, name, known=None):
@@ -80,7 +80,7 @@ def choose(module, point, name, known=None):
         try:
             found = attempt(module, point, name, setting)
         except Exception as error:
-            times[setting] = say(error)
+            times[setting] = describe(error)
             return False
         times[setting] = found.ms
         if best is None or found.ms < best.ms:
@@ -151,7 +151,7 @@ def measure(point, modules, known):
                 row |= {"setting": best.setting} | checked(name, best.logits, wanted)
                 calls.append((row, best.call))
             except Exception as error:
-                row["skipped"] = say(error)
+                row["skipped"] = describe(error)
             print(f"  {name}: {row.get('setting') or row.get('skipped')} after {time.monotonic() - begin:.1f} s", flush=True)
     take_turns(calls, options.seconds, 1 if options.dry_run else ROUNDS, time.process_time if options.cpu_time else time.perf_counter)
     return rows

@@ -112,7 +112,7 @@ def graphs(zoo, names, batches, keeps, budget, seconds=0.25, rows=None):
     for name in names:
         for batch in batches:
             for keep in keeps:
-                if budget.spent():
+                if budget.is_spent():
                     rows.append({"model": name, "batch": batch, "keep": keep, "skipped": "out of time"})
                     continue
                 try:
@@ -144,7 +144,7 @@ def compiled(zoo, points, budget, warm_only=False, rows=None):
     """Compares with torch.compile(mode="reduce-overhead")."""
     rows = [] if rows is None else rows
     for name, batch, keep in points:
-        if budget.spent():
+        if budget.is_spent():
             rows.append({"model": name, "batch": batch, "keep": keep, "skipped": "out of time"})
             continue
         try:
@@ -183,7 +183,7 @@ def eager(zoo, points, budget, rows=None):
     reach."""
     rows = [] if rows is None else rows
     for name, batch, keep in points:
-        if budget.spent():
+        if budget.is_spent():
             rows.append({"model": name, "batch": batch, "keep": keep, "skipped": "out of time"})
             continue
         zoo.use(name)
@@ -217,7 +217,7 @@ def stages(zoo, names, batches, keep, budget, rows=None):
     rows = [] if rows is None else rows
     for name in names:
         for batch in batches:
-            if budget.spent():
+            if budget.is_spent():
                 rows.append({"model": name, "batch": batch, "keep": keep, "skipped": "out of time"})
                 continue
             zoo.use(name)

@@ -18,7 +18,7 @@ class Config(ctypes.Structure):
         ("stream", ctypes.c_void_p), ("attributes", ctypes.c_void_p), ("n_attributes", ctypes.c_uint)]
 
 
-def bare():
+def direct_launch():
     """A call of cuLaunchKernelEx on PyTorch's current stream, through ctypes like the prepared call of the library."""
     driver = ctypes.CDLL("libcuda.so.1")
     module, function, params = ctypes.c_void_p(), ctypes.c_void_p(), (ctypes.c_byte * 136)()

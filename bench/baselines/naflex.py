@@ -36,15 +36,15 @@ class PackedSession:
         self._pointer = ctypes.addressof(self._run)
         self._enqueue, self._wait = library.raw.rvit_session_enqueue, library.raw.rvit_session_wait
 
-    def _ok(self, status):
+    def _check(self, status):
         if status:
             raise RuntimeError(self.library.raw.rvit_status_detail().decode())
 
     def enqueue(self, i=0):
-        self._ok(self._enqueue(self.handles[i], self._pointer))
+        self._check(self._enqueue(self.handles[i], self._pointer))
 
     def wait(self, i=0):
-        self._ok(self._wait(self.handles[i]))
+        self._check(self._wait(self.handles[i]))
 
     def close(self):
         for handle in self.handles:

@@ -23,7 +23,7 @@ class Lines:
         self.missed += not good
         print(f"[{mark}] {title}: {found} (wanted {wanted}){'  ' + detail if detail else ''}")
 
-    def absent(self, title, why="not measured"):
+    def add_missing(self, title, why="not measured"):
         self.missed += 1
         print(f"[ -- ] {title}: {why}")
 
@@ -46,7 +46,7 @@ def geometric_mean(values):
 def tests(lines, folder):
     result = read(folder, "tests.json")
     if not result:
-        return lines.absent("1 tests")
+        return lines.add_missing("1 tests")
     bad = [f"{name}: exit {code}" for name, code in result.items() if code != 0]
     lines.add("1 test programs on cuda", f"{len(result) - len(bad)} of {len(result)} pass", "all", not bad, ", ".join(bad))
 
@@ -73,7 +73,7 @@ def correctness(lines, baselines):
 def attention(lines, baselines):
     rows = [r for r in baselines.get("attention", []) if "gpu_us" in r]
     if not rows:
-        return lines.absent("2 attention")
+        return lines.add_missing("2 attention")
     print("\nattention, GPU us per call, and the baseline's time over ours")
     shown = (FLASH, TRITON, "padded SDPA", "padded SDPA, key mask", "cuDNN SDPA")
     print(f"{'point':<24}{'ours':>9}" + "".join(f"{n[-16:]:>24}" for n in shown))
@@ -87,7 +87,7 @@ def attention(lines, baselines):
     for baseline, mean_wanted, least_wanted in ((FLASH, 2.0, 1.3), (TRITON, 1.2, 1.0)):
         ratios = {r["point"]: median(r, "gpu_us", baseline) / median(r, "gpu_us", OURS) for r in rows if median(r, "gpu_us", baseline)}
         if not ratios:
-            lines.absent(f"2 attention over {baseline}")
+            lines.add_missing(f"2 attention over {baseline}")
             continue
         mean, least = geometric_mean(ratios.values()), min(ratios, key=ratios.get)
         short = [f"{p} {x:.2f}" for p, x in ratios.items() if x < least_wanted]
@@ -96,7 +96,7 @@ def attention(lines, baselines):
         lines.add(f"2 attention over {baseline}, least", f"{ratios[least]:.2f}x at {least}", f"{least_wanted}x", not short, ", ".join(short))
     skipped = [r["point"] for r in baselines.get("attention", []) if "skipped" in r]
     if skipped:
-        lines.absent("2 attention at " + ", ".join(skipped), "out of time")
+        lines.add_missing("2 attention at " + ", ".join(skipped), "out of time")
     copy = baselines.get("copy", {}).get("bytes_per_second")
     for r in baselines.get("attention_cold", []):
         took = median(r, "gpu_us", OURS)
@@ -112,7 +112,7 @@ def host(lines, baselines, c_attention, c_forwards):
     if floor and ours:
         lines.add(title, f"{ours:.2f} us / {floor:.2f} us = {ours / floor:.2f}x", "at most 1.5x", ours <= 1.5 * floor)
     else:
-        lines.absent(title)
+        lines.add_missing(title)
     # Compares like with like: both called from Python, or neither.
     rows = baselines.get("host", [])
     pairs = {
@@ -127,7 +127,7 @@ def host(lines, baselines, c_attention, c_forwards):
             theirs, mine = min(found, key=lambda pair: pair[0] / pair[1])
             lines.add(title, f"{theirs:.1f} us / {mine:.2f} us = {theirs / mine:.1f}x", f"at least {wanted}x", theirs >= wanted * mine)
         else:
-            lines.absent(title)
+            lines.add_missing(title)
     # The floor is measured with consecutive launches, too.
     rows = [(median(r, "enqueue_next_us") or median(r, "enqueue_us"), f["model"], r["batch"], r["keep"],
              median(f, "floor", "empty_graph_launch_us")) for f in c_forwards if median(f, "floor", "empty_graph_launch_us") for r in f["results"]]
@@ -137,7 +137,7 @@ def host(lines, baselines, c_attention, c_forwards):
                   f"{worst[0]:.2f} us / {worst[4]:.2f} us = {worst[0] / worst[4]:.2f}x", "at most 3x", worst[0] <= 3 * worst[4],
                   f"{worst[1]} B={worst[2]} keep {worst[3]}")
     else:
-        lines.absent("3 host, a whole forward over an empty graph launch")
+        lines.add_missing("3 host, a whole forward over an empty graph launch")
 
 
 def _factor(row):
@@ -149,7 +149,7 @@ def _factor(row):
 def forwards(lines, baselines):
     rows = [r for r in baselines.get("forwards", []) if OURS in r]
     if not rows:
-        lines.absent("4 forwards against PyTorch's graph")
+        lines.add_missing("4 forwards against PyTorch's graph")
     else:
         print("\nforwards: images per second, ours and PyTorch's graph; GPU us of one forward; latency of one with a wait")
         for r in rows:
@@ -166,7 +166,7 @@ def forwards(lines, baselines):
                 ("pruned, B >= 16", [r for r in rows if r["keep"] is not None and r["batch"] >= 16]),
                 ("dense", [r for r in rows if r["keep"] is None])):
             if not chosen:
-                lines.absent(f"4 forwards, {title}")
+                lines.add_missing(f"4 forwards, {title}")
                 continue
             ratios = [r[OURS]["images_per_second"] / r["pytorch graph"]["images_per_second"] for r in chosen]
             short = [f"{r['model']} B={r['batch']} {r['keep']}: {x:.2f}" for r, x in zip(chosen, ratios) if x < _factor(r)]
@@ -175,7 +175,7 @@ def forwards(lines, baselines):
     skipped = [f"{r['model']} B={r['batch']} {r['keep']}: {r['skipped']}" for r in baselines.get("forwards", []) + baselines.get("compile", [])
                if "skipped" in r]
     if skipped:
-        lines.absent("4 forwards left out", "; ".join(skipped))
+        lines.add_missing("4 forwards left out", "; ".join(skipped))
     rows = [r for r in baselines.get("compile", []) if OURS in r]
     if rows:
         ratios = {f"{r['model']} B={r['batch']} {r['keep']}":
@@ -184,20 +184,20 @@ def forwards(lines, baselines):
         least = min(ratios.values())
         lines.add(f"4 forwards over torch.compile, least of {len(ratios)}", f"{least:.2f}x", "1.0x", least >= 1)
     else:
-        lines.absent("4 forwards over torch.compile")
+        lines.add_missing("4 forwards over torch.compile")
     rows = [r for r in baselines.get("eager", []) if r["batch"] == 1 and median(r, "eager, Triton varlen", "latency")]
     if rows:
         ratios = [median(r, "eager, Triton varlen", "latency") / median(r, OURS, "latency") for r in rows]
         lines.add("4 forwards over the eager Triton pipeline at B = 1, least", f"{min(ratios):.1f}x", "5x", min(ratios) >= 5)
     else:
-        lines.absent("4 forwards over the eager Triton pipeline")
+        lines.add_missing("4 forwards over the eager Triton pipeline")
 
 
 def counters(lines, c_attention, c_forwards):
     seen = [r["ten_calls"] for r in (c_attention or {}).get("results", [])]
     seen += [r["one_enqueue"] for f in c_forwards for r in f["results"]]
     if not seen:
-        return lines.absent("5 synchronisations and allocations")
+        return lines.add_missing("5 synchronisations and allocations")
     total = sum(s[k] for s in seen for k in ("synchronizations", "host_allocations", "device_allocations"))
     lines.add(f"5 synchronisations and allocations in {len(seen)} measured loops", str(total), "0", total == 0)
 
@@ -218,7 +218,7 @@ def main():
     forwards(lines, baselines)
     counters(lines, c_attention, c_forwards)
     for section, why in baselines.get("failed_sections", {}).items():
-        lines.absent(f"section {section}", why)
+        lines.add_missing(f"section {section}", why)
     print(f"\n{lines.missed} requirements missed or not measured" if lines.missed else "\nall requirements are met")
     return 1 if lines.missed else 0
 

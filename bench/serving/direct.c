@@ -42,7 +42,7 @@ static int64_t region_size(const direct *d, const image_set *p, int32_t max_imag
 {
     rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
     bench_check(rvit_model_get_recipe(d->model, &recipe), "recipe");
-    int64_t most = 0;
+    int64_t largest = 0;
     for (int32_t i = 0; i < p->n; i++) {
         const rvit_image image = direct_image(p, i);
         rvit_images_args args = RVIT_IMAGES_ARGS_INIT;
@@ -55,9 +55,9 @@ static int64_t region_size(const direct *d, const image_set *p, int32_t max_imag
         args.n_prefix = d->info.n_prefix;
         int64_t size;
         bench_check(rvit_images_write(&args, NULL, 0, &size), "images");
-        most = size > most ? size : most;
+        largest = size > largest ? size : largest;
     }
-    return most * max_images;
+    return largest * max_images;
 }
 
 rvit_session *direct_session(const direct *d, const image_set *p, int32_t max_images)
@@ -96,7 +96,7 @@ float *direct_logits(const direct_options *options, const image_set *p, int32_t 
     return logits;
 }
 
-int direct_alike(const float *logits, int32_t n, int32_t n_classes)
+int has_equal_logits(const float *logits, int32_t n, int32_t n_classes)
 {
     const size_t length = (size_t)n_classes;
     for (int32_t i = 0; i < n; i++)

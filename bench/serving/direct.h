@@ -53,6 +53,6 @@ rvit_image direct_image(const image_set *p, int32_t index);
 /* The logits of all images, f32 [n, n_classes], from one run per image in a session for max_images. Free with free(). */
 float *direct_logits(const direct_options *options, const image_set *p, int32_t *out_n_classes);
 /* Whether two images have the same logits, so that swapped answers would not be noticed. Prints the two. */
-int direct_alike(const float *logits, int32_t n, int32_t n_classes);
+int has_equal_logits(const float *logits, int32_t n, int32_t n_classes);
 
 #endif

@@ -78,7 +78,7 @@ void infer_server(const infer_target *target, char *out, size_t size)
     json_decref(answer);
 }
 
-static int32_t ask_classes(const infer_target *target)
+static int32_t query_n_classes(const infer_target *target)
 {
     char path[256];
     size_t i;
@@ -133,7 +133,7 @@ static size_t slot_size(const infer_target *target)
 
 void infer_attach(infer_target *target, int32_t n_clients)
 {
-    target->n_classes = ask_classes(target);
+    target->n_classes = query_n_classes(target);
     target->is_shared = transports[target->transport].is_shared;
     if (!target->is_shared)
         return;

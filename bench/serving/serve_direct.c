@@ -183,12 +183,12 @@ int main(int argc, char **argv)
     printf("%7s %7s %7s %10s %10s %9s %9s %9s\n", "devices", "threads", "batch", "max images", "images/s", "p50 ms", "p99 ms", "different");
     int64_t wrong = 0;
     for (int32_t i = 0; i < o.n_batches; i++) {
-        const int32_t batch = o.batches[i], most = o.direct.max_images;
+        const int32_t batch = o.batches[i], max_images = o.direct.max_images;
         int64_t different;
         /* A session of another size may round differently, which is only reported. The same session may not. */
-        if (batch < most)
+        if (batch < max_images)
             json_array_append_new(results, measure(&o, devices, n_devices, &p, expected, batch, batch, &different));
-        json_array_append_new(results, measure(&o, devices, n_devices, &p, expected, batch, most, &different));
+        json_array_append_new(results, measure(&o, devices, n_devices, &p, expected, batch, max_images, &different));
         wrong += different;
     }
     for (int32_t i = 0; i < n_devices; i++)

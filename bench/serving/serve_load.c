@@ -102,7 +102,7 @@ static float *expect(const options *o)
                 o->direct.checkpoint);
         exit(1);
     }
-    if (logits != NULL && direct_alike(logits, o->target.image_set->n, n_classes))
+    if (logits != NULL && has_equal_logits(logits, o->target.image_set->n, n_classes))
         exit(1);
     return logits;
 }
@@ -174,12 +174,12 @@ int main(int argc, char **argv)
         setrlimit(RLIMIT_NOFILE, &files);
     }
     const image_set p = image_set_make(o.n_distinct, o.load.images > 4 ? o.load.images : 4, o.edge, o.sheet, o.input == INFER_FILES);
-    int32_t most_clients = 1;
+    int32_t max_clients = 1;
     for (int32_t i = 0; i < o.n_clients; i++)
-        most_clients = o.clients[i] > most_clients ? o.clients[i] : most_clients;
+        max_clients = o.clients[i] > max_clients ? o.clients[i] : max_clients;
     o.target.image_set = &p;
     infer_wait(&o.target, o.wait);
-    infer_attach(&o.target, most_clients);
+    infer_attach(&o.target, max_clients);
     float *logits = expect(&o);
     o.load.expected = logits;
 
