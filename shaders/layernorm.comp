@@ -44,8 +44,8 @@ uint source_row(uint t)
     return uint(clamp(src_rows[uint(push.src_rows_at) + t], 0, push.x_rows - 1));
 }
 
-// `value` in the columns of unit i that count as features, else `other`.
-vec4 counted(vec4 value, vec4 other, uint i)
+// `value` in the columns of unit i that are features, else `other`.
+vec4 mask_padding(vec4 value, vec4 other, uint i)
 {
     if ((FLAGS & RVIT_LAYERNORM_PADDED) == 0)
         return value;
@@ -66,7 +66,7 @@ struct row_norm {
 
 vec4 normal_of(IN_VEC4 words, row_norm norm, vec4 gamma, vec4 beta, uint i)
 {
-    return counted((in_vec4(words) - norm.mean) * norm.scale * gamma + beta, vec4(0.0), i);
+    return mask_padding((in_vec4(words) - norm.mean) * norm.scale * gamma + beta, vec4(0.0), i);
 }
 
 uint n_saturated = 0;
@@ -115,22 +115,22 @@ void main()
             }
             [[unroll]] for (uint u = 0; u < HELD; u++)
                 if (team.lane + u * team.lanes < dim4)
-                    sum += counted(in_vec4(held[u]) - shift, vec4(0.0), team.lane + u * team.lanes);
+                    sum += mask_padding(in_vec4(held[u]) - shift, vec4(0.0), team.lane + u * team.lanes);
         } else if (!is_rms) {
             for (uint i = team.lane; i < dim4; i += team.lanes)
-                sum += counted(in_vec4(x_words[from + i]) - shift, vec4(0.0), i);
+                sum += mask_padding(in_vec4(x_words[from + i]) - shift, vec4(0.0), i);
         }
         const float mean = is_rms ? 0.0 : shift + team_add(team, (sum.x + sum.y) + (sum.z + sum.w)) * inverse_dim;
         sum = vec4(0.0);
         if (holds) {
             [[unroll]] for (uint u = 0; u < HELD; u++)
                 if (team.lane + u * team.lanes < dim4) {
-                    const vec4 d = counted(in_vec4(held[u]) - mean, vec4(0.0), team.lane + u * team.lanes);
+                    const vec4 d = mask_padding(in_vec4(held[u]) - mean, vec4(0.0), team.lane + u * team.lanes);
                     sum += d * d;
                 }
         } else {
             for (uint i = team.lane; i < dim4; i += team.lanes) {
-                const vec4 d = counted(in_vec4(x_words[from + i]) - mean, vec4(0.0), i);
+                const vec4 d = mask_padding(in_vec4(x_words[from + i]) - mean, vec4(0.0), i);
                 sum += d * d;
             }
         }

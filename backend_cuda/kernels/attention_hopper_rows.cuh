@@ -23,7 +23,7 @@ template <typename T_, int D_, int KEYS_, int GROUPS_, int STAGES_, bool PERSIST
     static const int REGISTERS = GROUPS == 3 ? 160 : 232, PRODUCER_REGISTERS = GROUPS == 3 ? 32 : 40;
     /* With two CTAs per SM there are no registers for weights and scores together: the values are accumulated before the next scores
        start. */
-    static const bool APART = D == 128 && !PERSISTENT;
+    static const bool SEQUENTIAL = D == 128 && !PERSISTENT;
 };
 
 #ifdef RVIT_HOPPER
@@ -372,16 +372,16 @@ RVIT_DEVICE void hopper_block_plain(uint32_t (&next)[N / 16][4], uint32_t (&p)[S
     hopper_values<S, S::KEYS>(w, p, m, old.stage);
     wgmma_commit();
     barrier_wait(m.keys_full(at.stage), at.parity);
-    if (!S::APART) {
+    if (!S::SEQUENTIAL) {
         wgmma_fence();
         hopper_scores<S, N>(s, queries, m, at.stage);
         wgmma_commit();
     }
-    wgmma_wait<S::APART ? 0 : 1>();
+    wgmma_wait<S::SEQUENTIAL ? 0 : 1>();
     keep_out_here(w);
     keep_here(p);
     hopper_release(m.values_empty(old.stage));
-    if (S::APART) {
+    if (S::SEQUENTIAL) {
         wgmma_fence();
         hopper_scores<S, N>(s, queries, m, at.stage);
         wgmma_commit();

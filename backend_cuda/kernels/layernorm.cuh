@@ -178,7 +178,7 @@ template <typename T> struct layernorm {
     }
 
     /* Zeroes the elements past the features. */
-    static __device__ __forceinline__ float4 counted(float4 x, int left)
+    static __device__ __forceinline__ float4 mask_padding(float4 x, int left)
     {
         return make_float4(x.x, left > 1 ? x.y : 0.0f, left > 2 ? x.z : 0.0f, left > 3 ? x.w : 0.0f);
     }
@@ -189,7 +189,7 @@ template <typename T> struct layernorm {
     {
         float4 out = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         if (column < params.features)
-            out = counted(
+            out = mask_padding(
                 scaled(value, mean, scale, load_4(params.gamma + column), params.beta == nullptr ? out : load_4(params.beta + column)),
                 params.features - column);
         return out;
@@ -222,7 +222,7 @@ template <typename T> struct layernorm {
             const T *x = source_row(params, (int)row);
             float sum = 0.0f, squares = 0.0f;
             for (int i = column; i < features && !params.rms; i += 128) {
-                const float4 value = counted(load_4(x + i), features - i);
+                const float4 value = mask_padding(load_4(x + i), features - i);
                 sum += value.x + value.y + (value.z + value.w);
             }
             const float mean = warp_sum(sum) * params.inverse_dim;
