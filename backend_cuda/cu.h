@@ -69,7 +69,7 @@ typedef struct rvit_cu_grid {
     unsigned x, y, z;
 } rvit_cu_grid;
 
-#define RVIT_CU_MOST_PARAMS 512 /* bytes, of any kernel */
+#define RVIT_CU_MAX_PARAMS 512 /* bytes, of any kernel */
 
 /* The kernel of an op with by_launch in a program's graph, and the parameters set in the executable graph. */
 typedef struct rvit_cu_node {
@@ -77,7 +77,7 @@ typedef struct rvit_cu_node {
     rvit_cu_kernel kernel;
     rvit_cu_grid grid;
     int known; /* 0: an update failed, so the parameters in the graph are unknown */
-    unsigned char params[RVIT_CU_MOST_PARAMS];
+    unsigned char params[RVIT_CU_MAX_PARAMS];
 } rvit_cu_node;
 
 #define RVIT_CU_MAX_NODES 2

@@ -1,5 +1,5 @@
-/* Which kernel runs a linear op on CUDA, and why. These are pure functions of the device and of what the host knows about the op. No
-   CUDA types. */
+/* Chooses the kernel of a linear op on CUDA, with the reason. These are pure functions of the device and of what the host knows about the
+   op. No CUDA types. */
 #ifndef RVIT_CU_LINEAR_CHOOSE_H
 #define RVIT_CU_LINEAR_CHOOSE_H
 

@@ -469,7 +469,7 @@ rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *arg
         queue->gemms = gemm;
         if (gemm->usable)
             RVIT_TRY(improve(queue, args, gemm));
-        /* Eager use may bring ever new row counts, so the oldest shape is dropped. A program needs each of its shapes again. */
+        /* Eager calls may have ever new row counts, so the oldest shape is dropped. A program needs each of its shapes again. */
         int n = 1;
         for (rvit_cu_lt_gemm *last = gemm; !queue->records && last->next != NULL; last = last->next)
             if (++n > MAX_GEMMS) {

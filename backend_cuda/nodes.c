@@ -3,7 +3,7 @@
 
 #include "backend_cuda/cu.h"
 
-#define RVIT_CU_KERNEL(name, params, ...) _Static_assert(sizeof(params) <= RVIT_CU_MOST_PARAMS, "room for the params of " #name);
+#define RVIT_CU_KERNEL(name, params, ...) _Static_assert(sizeof(params) <= RVIT_CU_MAX_PARAMS, "room for the params of " #name);
 #include "backend_cuda/kernels/kernels.def"
 
 static const size_t sizes[] = {

@@ -4,7 +4,7 @@
 rvit_status rvit_vk_record_grid_layout(rvit_vk_recorder *recorder, const rvit_grid_layout_args *args)
 {
     /* Each workgroup reads the grids before its own. More workgroups than this would only read more. */
-    const int64_t entries = args->n_images + (int64_t)1, per_group = (entries - 1) / RVIT_GRID_LAYOUT_MOST_GROUPS + 1;
+    const int64_t entries = args->n_images + (int64_t)1, per_group = (entries - 1) / RVIT_GRID_LAYOUT_MAX_GROUPS + 1;
     struct rvit_grid_layout_push push = {.n_images = args->n_images,
                                          .n_prefix = args->n_prefix,
                                          .max_len = args->max_len,

@@ -14,7 +14,7 @@ rvit_status rvit_vk_record_grid_relayout(rvit_vk_recorder *recorder, const rvit_
         .shader = RVIT_VK_GRID_RELAYOUT_VK,
         .specs = {[RVIT_GRID_RELAYOUT_FLAGS] = (args->window_cu_seqlens.buffer != NULL ? RVIT_GRID_RELAYOUT_HAS_WINDOWS : 0) |
                                                (args->group_rows.buffer != NULL ? RVIT_GRID_RELAYOUT_HAS_GROUP_ROWS : 0)},
-        .groups = {.rows = wanted < RVIT_GRID_RELAYOUT_MOST_GROUPS ? wanted : RVIT_GRID_RELAYOUT_MOST_GROUPS}};
+        .groups = {.rows = wanted < RVIT_GRID_RELAYOUT_MAX_GROUPS ? wanted : RVIT_GRID_RELAYOUT_MAX_GROUPS}};
     RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(grid_relayout, cu_seqlens, 4), RVIT_VK_ARRAY(grid_relayout, out_cu_seqlens, 4),
                  RVIT_VK_ARRAY(grid_relayout, src_rows, 4), RVIT_VK_ARRAY(grid_relayout, keep, 4),
                  RVIT_VK_ARRAY(grid_relayout, window_cu_seqlens, 4), RVIT_VK_ARRAY(grid_relayout, group_rows, 4),

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#define MOST_ITERATIONS 65535.0
+#define MAX_ITERATIONS 65535.0
 #define THREADS ((double)RVIT_MAX_THREADS)
 #define DIGIT_SHARE 2.0 /* digit counters of kth.glsl per thread, of 256 */
 
@@ -164,7 +164,7 @@ static double embed_loops(const rvit_embed_args *a)
 
 static double grid_layout_loops(const rvit_grid_layout_args *a)
 {
-    const double per_group = floor(a->n_images / (double)RVIT_GRID_LAYOUT_MOST_GROUPS) + 1.0;
+    const double per_group = floor(a->n_images / (double)RVIT_GRID_LAYOUT_MAX_GROUPS) + 1.0;
     const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows),
                  tokens = a->token_map.buffer != NULL ? steps(len, THREADS) : 0.0;
     const double group_rows = a->group_rows.buffer != NULL ? steps(len / (a->merge * a->merge), THREADS) : 0.0;
@@ -225,5 +225,5 @@ const char *rvit_vk_loops_fit(const rvit_vk_device *device, const rvit_op *op)
         n = pool_loops(device, &op->pool);
     else if (op->type == RVIT_OP_ATTENTION_POOL)
         n = attention_pool_loops(device, &op->attention_pool);
-    return n <= MOST_ITERATIONS ? NULL : "this driver ends loops after 65,535 iterations in all, and images this long could need more";
+    return n <= MAX_ITERATIONS ? NULL : "this driver ends loops after 65,535 iterations in all, and images this long could need more";
 }

@@ -30,7 +30,7 @@ double vulkan_clock_submit(vulkan_clock *clock);
 /* Host seconds of consecutive submits. Returns the number of samples. */
 int vulkan_clock_floor(vulkan_clock *clock, double samples[CLOCK_SAMPLES]);
 
-/* The CUDA driver, opened at run time, with an own stream on the device's primary context. */
+/* The CUDA driver, opened at run time, with its own stream on the device's primary context. */
 typedef struct cuda_clock cuda_clock;
 
 /* NULL without driver or device; *reason then says why. */

@@ -88,7 +88,7 @@ static void drain(void *user)
 json_t *bench_device_recorded(bench_device *d, void (*call)(void *user), void *user, int n, int repeats)
 {
     recording self = {d, NULL};
-    double samples[BENCH_MOST_REPEATS + 3];
+    double samples[BENCH_MAX_REPEATS + 3];
     bench_check(rvit_record_begin(d->stream), "record");
     for (int i = 0; i < n; i++)
         call(user);

@@ -24,7 +24,7 @@ void bench_device_close(bench_device *d);
 double bench_device_seconds(bench_device *d, const timed *work, int n);
 /* The same for single calls, up to n + 3 of them, fewer if they take long. Returns the number of samples. */
 int bench_device_samples(bench_device *d, const timed *work, int n, double *samples);
-/* Records n calls as one program and replays it up to repeats times, at most BENCH_MOST_REPEATS (options.h). Object with the device time of
+/* Records n calls as one program and replays it up to repeats times, at most BENCH_MAX_REPEATS (options.h). Object with the device time of
    one call in microseconds. This includes the set-up of a first call, so make one before. */
 json_t *bench_device_recorded(bench_device *d, void (*call)(void *user), void *user, int n, int repeats);
 /* Waits for the stream; user is the bench_device. */

@@ -29,7 +29,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 TIMM = {"deit_tiny": "deit_tiny_patch16_224", "deit_base": "deit_base_patch16_224"}
-MOST_PATCHES, PATCH = 256, 16
+MAX_PATCHES, PATCH = 256, 16
 SIZES = {"640x480": (480, 640), "1280x720": (720, 1280), "1920x1080": (1080, 1920)}
 
 
@@ -65,9 +65,9 @@ def make(torch, name, folder, dry):
         from transformers import Siglip2VisionConfig, Siglip2VisionModel
 
         sizes = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 2, "num_hidden_layers": 2} if dry else {}
-        model = Siglip2VisionModel(Siglip2VisionConfig(num_patches=MOST_PATCHES, attn_implementation="sdpa", **sizes)).eval()
+        model = Siglip2VisionModel(Siglip2VisionConfig(num_patches=MAX_PATCHES, attn_implementation="sdpa", **sizes)).eval()
         config = model.config.to_dict() | {"model_type": "siglip2_vision_model", "architectures": ["Siglip2VisionModel"]}
-        extra = {"preprocessor_config.json": {"image_processor_type": "Siglip2ImageProcessor", "max_num_patches": MOST_PATCHES,
+        extra = {"preprocessor_config.json": {"image_processor_type": "Siglip2ImageProcessor", "max_num_patches": MAX_PATCHES,
                                               "patch_size": PATCH}}
     for key, value in model.named_parameters():
         if key.endswith("bias") or key in ("head.weight", "pos_embed"):
@@ -127,16 +127,16 @@ def patches_on_device(torch, model, grid, batch, cuda, seconds):
 
     tokens = grid[0] * grid[1]
     grids = numpy.ascontiguousarray(numpy.tile(numpy.array(grid, numpy.int32), (batch, 1)))
-    patches = torch.randn(batch * MOST_PATCHES, 3 * PATCH * PATCH, device="cuda" if cuda else "cpu")
+    patches = torch.randn(batch * MAX_PATCHES, 3 * PATCH * PATCH, device="cuda" if cuda else "cpu")
     lib, sessions = model._lib, []
     wrapped = lib.wrap(model._device, patches.data_ptr(), patches.nbytes, cuda)
     for _ in range(2):
         desc = new("rvit_session_desc", variable_resolution=1, input=CONSTANTS["RVIT_INPUT_PATCHES"],
-                   input_memory=CONSTANTS["RVIT_INPUT_FIXED"], max_images=batch, max_len=model.info.n_prefix + MOST_PATCHES)
+                   input_memory=CONSTANTS["RVIT_INPUT_FIXED"], max_images=batch, max_len=model.info.n_prefix + MAX_PATCHES)
         desc.input_view.buffer = wrapped.pointer.value
         sessions.append(lib.own("session", model._handle, ctypes.byref(desc), keeps=(model._handle, wrapped)))
     args = new("rvit_run_args", n_images=batch, input={"kind": CONSTANTS["RVIT_INPUT_PATCHES"], "grids": grids.ctypes.data})
-    assert tokens <= MOST_PATCHES
+    assert tokens <= MAX_PATCHES
 
     def run(n):
         for i in range(n):
@@ -182,7 +182,7 @@ class Pytorch:
         else:
             from transformers.models.siglip2.image_processing_siglip2 import get_image_size_for_max_num_patches
 
-            self.edge = list(get_image_size_for_max_num_patches(height, width, PATCH, MOST_PATCHES))
+            self.edge = list(get_image_size_for_max_num_patches(height, width, PATCH, MAX_PATCHES))
             grid = [edge // PATCH for edge in self.edge]
             self.given = torch.zeros(batch, grid[0] * grid[1], 3 * PATCH * PATCH, dtype=self.half, device=self.where)
             shapes = torch.tensor([grid] * batch)
@@ -318,7 +318,7 @@ def main():
                 found = {}
                 try:
                     if variable and "device" in ways:
-                        grid = grid_of(model._lib, height, width, PATCH, MOST_PATCHES)
+                        grid = grid_of(model._lib, height, width, PATCH, MAX_PATCHES)
                         device = patches_on_device(torch, model, grid, batch, cuda, seconds)
                     found["device"] = device
                     wanted = model.classify(images).logits

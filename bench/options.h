@@ -4,7 +4,7 @@
 
 #include "choices.h"
 
-enum { BENCH_MOST_REPEATS = 1000 };
+enum { BENCH_MAX_REPEATS = 1000 };
 
 /* The options that all benchmarks have. T has the members device, dtype and json; default_ is the name of its default dtype. */
 #define BENCH_ROWS(T, last_dtype, default_)                                                                           \
@@ -20,10 +20,10 @@ enum { BENCH_MOST_REPEATS = 1000 };
     }
 
 /* The options of benchmarks that replay recorded calls. T has the members calls and repeats. */
-#define BENCH_REPEAT_ROWS(T)                                                                                    \
-    {"calls", "N", "calls in a recording, %s (default: 20)", OPTION_INTEGER(T, calls, 1, 10000)},               \
-    {                                                                                                           \
-        "repeats", "N", "replays measured, %s (default: 20)", OPTION_INTEGER(T, repeats, 1, BENCH_MOST_REPEATS) \
+#define BENCH_REPEAT_ROWS(T)                                                                                   \
+    {"calls", "N", "calls in a recording, %s (default: 20)", OPTION_INTEGER(T, calls, 1, 10000)},              \
+    {                                                                                                          \
+        "repeats", "N", "replays measured, %s (default: 20)", OPTION_INTEGER(T, repeats, 1, BENCH_MAX_REPEATS) \
     }
 
 void bench_complain(const char *sentence);

@@ -262,7 +262,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct back
         }
     }
 
-    /* Loads what column pair n of the 16 other rows adds to the logits, and its deltas. */
+    /* Loads the terms that column pair n of the 16 other rows adds to the logits, and its deltas. */
     static __device__ __forceinline__ void load_numbers(float (&logits)[2], float (&deltas)[2], uint32_t numbers, int n)
     {
         const int column = n * 8 + ((int)threadIdx.x & 3) * 2;

@@ -130,7 +130,7 @@ template <typename T> RVIT_DEVICE void store_2(T *p, float2 x)
     *reinterpret_cast<uint32_t *>(p) = element<T>::pack(x.x, x.y);
 }
 
-/* Stores a value and, low_offset elements further on, what rounding took from it; 0: no low half. float32 is not rounded. */
+/* Stores a value and, low_offset elements further on, its rounding error; 0: no low half. float32 is not rounded. */
 RVIT_DEVICE void store_split(float *p, int, float4 x)
 {
     store_4(p, x);

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-MOST_IMAGES = 32
+MAX_IMAGES = 32
 
 
 def write_weights(shape, path, seed=1):
@@ -84,7 +84,7 @@ def prepare(shape, folder, parts):
     folder.mkdir(parents=True, exist_ok=True)
     made_path = folder / "made.json"
     made = json.loads(made_path.read_text()) if made_path.exists() else {}
-    images = np.random.default_rng(2).standard_normal((MOST_IMAGES, 3, shape.size, shape.size), np.float32)
+    images = np.random.default_rng(2).standard_normal((MAX_IMAGES, 3, shape.size, shape.size), np.float32)
 
     def logits():
         np.save(folder / "logits.npy", reference(shape, folder, images))

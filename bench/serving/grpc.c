@@ -20,7 +20,7 @@ struct grpc {
     /* The request: the prefix, then the message's pieces. */
     struct iovec pieces[1 + GRPC_PIECES];
     uint8_t prefix[PREFIX];
-    int at_piece;     /* what goes next */
+    int at_piece;     /* the next to send */
     size_t at_byte;   /* within it */
     size_t remaining; /* of the request that is not in a frame yet */
     /* Data frames that are written together. */

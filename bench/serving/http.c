@@ -12,7 +12,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { FIRST_CAPACITY = 1 << 14, MOST_BYTES = 1 << 30, MOST_PIECES = 4 };
+enum { FIRST_CAPACITY = 1 << 14, MAX_BYTES = 1 << 30, MAX_PIECES = 4 };
 
 int wire_connect(int port)
 {
@@ -79,7 +79,7 @@ void http_close(http *self)
 /* Reads until there are `wanted` bytes; *have are there. */
 static int fill(http *self, size_t *have, size_t wanted)
 {
-    if (wanted > MOST_BYTES)
+    if (wanted > MAX_BYTES)
         return -1;
     if (wanted > self->capacity) {
         uint8_t *larger = realloc(self->data, wanted);
@@ -122,7 +122,7 @@ static int read_answer(http *self)
     self->data[head - 2] = '\0';
     const long long size = field((const char *)self->data, "Content-Length");
     const long long json = field((const char *)self->data, "Inference-Header-Content-Length");
-    if (sscanf((const char *)self->data, "HTTP/1.%*d %d", &self->status) != 1 || size < 0 || size > MOST_BYTES || json > size)
+    if (sscanf((const char *)self->data, "HTTP/1.%*d %d", &self->status) != 1 || size < 0 || size > MAX_BYTES || json > size)
         return -1; /* answers in chunks are not read */
     if (fill(self, &have, head + (size_t)size) != 0 || have != head + (size_t)size)
         return -1;
@@ -135,7 +135,7 @@ static int read_answer(http *self)
 int http_request(http *self, const char *method, const char *path, size_t json_size, const struct iovec *body, int n_body)
 {
     char head[512], json[64] = "";
-    struct iovec pieces[1 + MOST_PIECES];
+    struct iovec pieces[1 + MAX_PIECES];
     size_t size = 0;
     for (int i = 0; i < n_body; i++) {
         pieces[1 + i] = body[i];
@@ -146,7 +146,7 @@ int http_request(http *self, const char *method, const char *path, size_t json_s
     const int length = snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Length: %zu\r\n%s\r\n", method, path,
                                 self->port, size, json);
     pieces[0] = (struct iovec){head, (size_t)length};
-    if (self->socket < 0 || n_body > MOST_PIECES || length >= (int)sizeof head || wire_write(self->socket, pieces, 1 + n_body) != 0 ||
+    if (self->socket < 0 || n_body > MAX_PIECES || length >= (int)sizeof head || wire_write(self->socket, pieces, 1 + n_body) != 0 ||
         read_answer(self) != 0)
         return give_up(self);
     return 0;

@@ -15,7 +15,7 @@
 #define RVIT_GRID_LAYOUT_HAS_WINDOWS 16
 #define RVIT_GRID_LAYOUT_HAS_GROUP_ROWS 32
 #define RVIT_GRID_LAYOUT_LINE_BY_LINE 64 /* patch rows are in raster order, whatever merge is */
-#define RVIT_GRID_LAYOUT_MOST_GROUPS 256
+#define RVIT_GRID_LAYOUT_MAX_GROUPS 256
 struct rvit_grid_layout_push {
     int n_images, live_at;
     int n_prefix, max_len, merge, rows, patch_rows, per_group;

@@ -54,7 +54,7 @@ struct rvit_select_push {
 #define RVIT_GRID_RELAYOUT_FLAGS 1
 #define RVIT_GRID_RELAYOUT_HAS_WINDOWS 1
 #define RVIT_GRID_RELAYOUT_HAS_GROUP_ROWS 2
-#define RVIT_GRID_RELAYOUT_MOST_GROUPS 1024
+#define RVIT_GRID_RELAYOUT_MAX_GROUPS 1024
 #define RVIT_GRID_RELAYOUT_N_BINDINGS 9
 struct rvit_grid_relayout_push {
     int n_images, max_len, rows, n_prefix;
