@@ -46,11 +46,11 @@ compile "the use of the initialisers" "$work/initialisers"
 {
     for header in raggedvit cuda vulkan; do echo "#include <raggedvit/$header.h>"; done
     i=0
-    for function in $(grep -oE '\brvit_[a-z_]+\(' "$include/raggedvit/experimental.h" | tr -d '('); do
-        echo "extern int $function;" # an error where it is a function
+    for name in $(sed -n 's/^#define \(RVIT_[A-Z0-9_]*\).*/\1/p' "$include/raggedvit/experimental.h"); do
+        echo "extern int $name;" # an error where it is a macro
         i=$((i + 1))
     done
-    [ "$i" -ge 2 ] || { echo "only $i functions found in experimental.h" >&2; exit 1; }
+    [ "$i" -ge 10 ] || { echo "only $i names found in experimental.h" >&2; exit 1; }
 } >"$work/experimental.c"
 compile "code that has the names of experimental.h for its own" "$work/experimental"
 
@@ -59,4 +59,4 @@ if [ -z "$cxx" ]; then
     echo "$n headers compile as C99; no C++ compiler here, so C++17 was not tried"
     exit 77
 fi
-echo "$n headers compile alone as C99 and as C++17"
+echo "$n headers compile by themselves as C99 and as C++17"

@@ -1,16 +1,12 @@
-/* EXPERIMENTAL: these declarations may change or disappear in any version. They are not part of the stable ABI, and
+/* EXPERIMENTAL: these values may change or disappear in any version. They are not part of the stable ABI, and
    raggedvit.h does not include this header.
 
-   Intermediate values of a session and the select ops that it recorded. `raggedvit verify` compares two devices with
-   them. */
+   Intermediate values of a session and the select ops that it recorded: further results of rvit_session_get.
+   `raggedvit verify` compares two devices with them. */
 #ifndef RAGGEDVIT_EXPERIMENTAL_H
 #define RAGGEDVIT_EXPERIMENTAL_H
 
 #include <raggedvit/session.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Values of rvit_session_desc.trace. 1: keep the intermediate values of the last run; this costs memory and
    copies. */
@@ -47,7 +43,4 @@ extern "C" {
    = the number of stages: the anchors that hiprune chose, uint8 [rows of the unpruned batch], for any trace. */
 #define RVIT_TRACE_DECISIONS ((rvit_result)1006)
 
-#ifdef __cplusplus
-}
-#endif
 #endif
