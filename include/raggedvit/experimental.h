@@ -27,9 +27,8 @@
 /* The scores of prune stage `index`: f32 [rows before the stage]. index = the number of stages: the scores that
    hiprune chose its anchors by. */
 #define RVIT_TRACE_SCORES ((rvit_result)1002)
-#define RVIT_TRACE_METRIC                                                                                          \
-    ((rvit_result)1003) /* what stage `index` of tome compares, of length 1: f32 [rows before the stage, head_dim] \
-                         */
+/* What stage `index` of tome compares, of length 1: f32 [rows before the stage, head_dim]. */
+#define RVIT_TRACE_METRIC ((rvit_result)1003)
 /* The input of a linear layer of a block, index 4 * block + rvit_block_layer: [rows, dim]; of fc2 [rows, mlp_dim
    rounded up to a multiple of 8], the rest being zeros. */
 #define RVIT_TRACE_INPUT ((rvit_result)1004)
