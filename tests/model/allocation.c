@@ -1,4 +1,4 @@
-/* A failed allocation at any site of opening a checkpoint, creating a model, creating a session. */
+/* Makes each allocation of opening a checkpoint, creating a model and creating a session fail, one at a time. */
 #include "failing_allocator.h"
 #include "model.h"
 

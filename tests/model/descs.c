@@ -1,4 +1,4 @@
-/* Descs of sessions with every policy. */
+/* Session descs for every policy. */
 #include "model.h"
 
 rvit_session_desc session_desc(int32_t max_images, rvit_prune_type type, double keep, const int32_t *blocks, int32_t n_blocks)

@@ -1,10 +1,10 @@
-/* Heads that read more than the CLS row, on what pruning leaves, against plain float64. */
+/* Compares heads with mean or attention pooling, after pruning, with a plain float64 computation. */
 #include "dumps.h"
 
 #include <math.h>
 #include "tools/cli/session_results.h"
 
-/* out = weight x + bias of the tensors name.weight and name.bias. */
+/* out = weight x + bias, with rows of the tensors name.weight and name.bias. */
 static void apply(const json_t *dump, const char *name, int64_t first_row, int64_t rows, int64_t columns, const double *x, double *out)
 {
     char full[96];
@@ -35,7 +35,7 @@ static void normalise(const json_t *dump, const char *name, int64_t dim, double 
         out[i] = (x[i] - mean) / sqrt(variance + eps) * gamma[i] + beta[i];
 }
 
-/* The rows that a run leaves an image, after the final norm, and how many tokens each stands for (NULL: one). */
+/* The rows of an image after pruning and the final norm, and the number of tokens merged into each (NULL: one). */
 typedef struct left_rows {
     const float *features, *sizes;
     int32_t n, n_prefix, dim, n_heads;
@@ -56,7 +56,7 @@ static void plain_mean(const left_rows *r, double *out)
         out[i] /= total;
 }
 
-/* timm's AttentionPoolLatent as it is written, with keys and values of each row. */
+/* timm's AttentionPoolLatent, computed directly. */
 static void plain_map(const json_t *dump, const left_rows *r, double *out)
 {
     const int32_t dim = r->dim, head_dim = dim / r->n_heads;
@@ -94,7 +94,7 @@ static void plain_map(const json_t *dump, const left_rows *r, double *out)
         out[i] += x[i];
 }
 
-/* What the head makes of the rows that are left. */
+/* The output of the head for the remaining rows. */
 static const double *plain_head(const json_t *dump, const rvit_model_info *info, const left_rows *r)
 {
     double *pooled = scratch(2 * (size_t)r->dim * sizeof *pooled), *logits = scratch((size_t)info->n_classes * sizeof *logits);
@@ -112,7 +112,7 @@ static const double *plain_head(const json_t *dump, const rvit_model_info *info,
     return logits;
 }
 
-/* Every image's logits are those of the rows that it has left. */
+/* Checks each image's logits against the plain head. */
 static void expect_plain(const json_t *dump, const rvit_model_info *info, const rvit_session *session)
 {
     const int32_t last = session_n_stages(session) - 1, *cu = session_cu_seqlens(session, last);
@@ -134,7 +134,7 @@ static void expect_plain(const json_t *dump, const rvit_model_info *info, const 
     }
 }
 
-/* One policy in both blocks. */
+/* Prunes in both blocks. */
 static void check_policy(const json_t *dump, rvit_model *model, rvit_prune_type type)
 {
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
@@ -162,7 +162,7 @@ static void check_policy(const json_t *dump, rvit_model *model, rvit_prune_type 
     rvit_session_destroy(session);
 }
 
-/* Heads that read more than the CLS row, on what pruning leaves; merged rows count as often as they have tokens. */
+/* Merged rows have the weight of all their tokens. */
 static void pruned_heads(void **state)
 {
     (void)state;
@@ -183,7 +183,7 @@ static void pruned_heads(void **state)
     }
 }
 
-/* Without prefix tokens a mask must leave one. */
+/* In a model without prefix tokens, a mask must keep a patch. */
 static void masked_heads(void **state)
 {
     (void)state;
@@ -213,7 +213,7 @@ static void masked_heads(void **state)
     args.keep = keep[0][0];
     for (int t = 3; t < 9; t++)
         keep[0][0][t] = keep[1][0][t] = keep[0][1][t] = 1;
-    keep[1][1][2] = 1; /* dropped before */
+    keep[1][1][2] = 1; /* the first stage dropped this token */
     expect_status(rvit_session_run(session, &args, NULL), RVIT_INVALID_ARGUMENT, "keep leaves no token of image 1");
     keep[1][1][5] = 1;
     expect_ok(rvit_session_run(session, &args, NULL));

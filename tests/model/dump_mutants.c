@@ -1,13 +1,11 @@
-/* Mistakes that a loader might make, one at a time, in every dump: each must show in its outputs, or the dump proves nothing of that kind.
- */
+/* Checks that the dumps detect the mistakes that a loader could make: each mistake, one at a time, must change the outputs. */
 #include "dumps.h"
 
 #include <math.h>
 
-/* Of the model whose checkpoint is written. */
-static rvit_model_info info;
-static int interleaved; /* how its rotary positions pair the columns of a head */
-static int n_changed;   /* tensors that the mistake has reached */
+static rvit_model_info info; /* of the dump's model */
+static int interleaved;      /* whether its rotary pairs are interleaved */
+static int n_changed;        /* number of tensors that the mistake changed */
 
 static int has(const char *name, const char *const *words)
 {
@@ -37,7 +35,7 @@ static int64_t elements(int32_t rank, const int64_t *shape)
     return n;
 }
 
-/* Moves rows on by `by`; the last come first. */
+/* Rotates the rows by `by`. */
 static void roll(int64_t rows, int64_t columns, int64_t by, float *values)
 {
     const float *old = copy_of(values, rows * columns);
@@ -46,11 +44,11 @@ static void roll(int64_t rows, int64_t columns, int64_t by, float *values)
     n_changed++;
 }
 
-/* The pixels of a patch in the order (y, x, channel). */
+/* Reads the pixels of a patch in the order (y, x, channel) as (channel, y, x), or the reverse. */
 static void patch_order(const char *name, int32_t rank, const int64_t *shape, float *values)
 {
     static const char *const rows[] = {"patch_embedding.weight", "embeds.proj.weight", NULL};
-    if (rank == 2 && has(name, rows)) { /* of (channel, y, x): the first channel last */
+    if (rank == 2 && has(name, rows)) { /* linear patch embeddings */
         const float *row = copy_of(values, shape[0] * shape[1]);
         const int64_t area = (int64_t)info.patch_size * info.patch_size;
         for (int64_t i = 0; i < shape[0] * shape[1]; i++)
@@ -68,15 +66,15 @@ static void patch_order(const char *name, int32_t rank, const int64_t *shape, fl
     n_changed++;
 }
 
-/* The table of positions a row late. */
-static void late_positions(const char *name, int32_t rank, const int64_t *shape, float *values)
+/* Shifts the position table by one row. */
+static void shifted_positions(const char *name, int32_t rank, const int64_t *shape, float *values)
 {
     static const char *const words[] = {"pos_embed", "position_embedding", "positional_embedding", NULL};
     if (rank >= 2 && !is_text(name) && has(name, words))
         roll(elements(rank, shape) / shape[rank - 1], shape[rank - 1], 1, values);
 }
 
-/* Values as queries, queries as keys, keys as values. */
+/* Takes values as queries, queries as keys, and keys as values. */
 static void qkv_order(const char *name, int32_t rank, const int64_t *shape, float *values)
 {
     static const char *const words[] = {"qkv.", "attn.in_proj_", "self_attention.in_proj_", NULL};
@@ -84,7 +82,7 @@ static void qkv_order(const char *name, int32_t rank, const int64_t *shape, floa
         roll(shape[0], rank == 2 ? shape[1] : 1, shape[0] / 3, values);
 }
 
-/* The same in attention pooling: of timm's, values for keys. A classifier on top of SigLIP does not read it. */
+/* The same in attention pooling; timm's has only keys and values, which are exchanged. A classifier on top of SigLIP does not use them. */
 static void pool_order(const char *name, int32_t rank, const int64_t *shape, float *values)
 {
     static const char *const all[] = {"head.attention.in_proj_", NULL}, *const two[] = {"attn_pool.kv.", NULL};
@@ -92,7 +90,7 @@ static void pool_order(const char *name, int32_t rank, const int64_t *shape, flo
         roll(shape[0], rank == 2 ? shape[1] : 1, shape[0] / (has(name, all) ? 3 : 2), values);
 }
 
-/* The other half of a packed gate. */
+/* Takes the other half of a packed gated MLP as the gate. */
 static void gate_half(const char *name, int32_t rank, const int64_t *shape, float *values)
 {
     static const char *const words[] = {"mlp.fc1.", "mlp.w12.", "mlp.weights_in.", NULL};
@@ -100,20 +98,21 @@ static void gate_half(const char *name, int32_t rank, const int64_t *shape, floa
         roll(shape[0], rank == 2 ? shape[1] : 1, shape[0] / 2, values);
 }
 
-/* The column of a head that the mistake takes for column j. */
+/* The column that is taken for column j of a head, if the axes are exchanged. */
 static int64_t other_axis(int64_t j, int64_t head_dim)
 {
     const int64_t quarter = head_dim / 4;
     return interleaved ? (j + 2 * quarter) % head_dim : j + (j / quarter % 2 == 0 ? quarter : -quarter);
 }
 
+/* The same, if interleaved pairs are read as halves, or the reverse. */
 static int64_t other_layout(int64_t j, int64_t head_dim)
 {
     return interleaved ? j % (head_dim / 2) * 2 + j / (head_dim / 2) : j / 2 + j % 2 * (head_dim / 2);
 }
 
-/* Rows of queries and keys in another order within each head. */
-static void rotated_rows(const char *name, int32_t rank, const int64_t *shape, float *values, int64_t (*column)(int64_t, int64_t))
+/* Permutes the rows of queries and keys within each head. */
+static void permute_head_rows(const char *name, int32_t rank, const int64_t *shape, float *values, int64_t (*column)(int64_t, int64_t))
 {
     static const char *const both[] = {"attn.qkv.", NULL}, *const one[] = {"attn.q_bias", ".q_proj.", ".k_proj.", NULL};
     const int64_t columns = rank == 2 ? shape[1] : 1, head_dim = info.head_dim, rows = has(name, both) ? 2 * (int64_t)info.dim : info.dim;
@@ -128,22 +127,22 @@ static void rotated_rows(const char *name, int32_t rank, const int64_t *shape, f
 
 static void rotary_axes(const char *name, int32_t rank, const int64_t *shape, float *values)
 {
-    rotated_rows(name, rank, shape, values, other_axis);
+    permute_head_rows(name, rank, shape, values, other_axis);
 }
 
 static void rotary_layout(const char *name, int32_t rank, const int64_t *shape, float *values)
 {
-    rotated_rows(name, rank, shape, values, other_layout);
+    permute_head_rows(name, rank, shape, values, other_layout);
 }
 
-/* Tensors whose names hold one part have the other's: names that stand for tensors apart. */
+/* Parts of tensor names that a loader could exchange. */
 static const char *const swaps[][2] = {{"attention.query.", "attention.value."},
                                        {".q_proj.", ".v_proj."},
                                        {".fc1_g.", ".fc1_x."},
                                        {".gate_proj.", ".up_proj."},
                                        {"head.k_proj.", "head.v_proj."}};
 
-static int rename_tensors(json_t *dump, const char *const pair[2])
+static int swap_tensors(json_t *dump, const char *const pair[2])
 {
     size_t index;
     json_t *tensor;
@@ -173,17 +172,17 @@ static int rename_tensors(json_t *dump, const char *const pair[2])
     return n;
 }
 
-static void expect_shown(const json_t *dump, const char *what, const rvit_checkpoint_desc *desc)
+static void expect_detected(const json_t *dump, const char *what, const rvit_checkpoint_desc *desc)
 {
     rvit_checkpoint *checkpoint = dump_open(dump, desc);
     const double difference = dump_run(dump, checkpoint, RVIT_F32, RVIT_QUANTIZATION_NONE) / dump_largest(dump);
     rvit_checkpoint_destroy(checkpoint);
     if (!(difference >= 1e-3))
-        fail_msg("%s: %s changes the outputs by %g of the largest alone", dump_text(dump, "name"), what, difference);
+        fail_msg("%s: the mistake \"%s\" changes the outputs by only %g of the largest", dump_text(dump, "name"), what, difference);
 }
 
-/* Mistakes in what leaves no trace in the weights. */
-static int wrong_facts(const json_t *dump)
+/* Wrong values of options that the weights do not reveal. */
+static int wrong_options(const json_t *dump)
 {
     const rvit_checkpoint_desc init = RVIT_CHECKPOINT_DESC_INIT;
     rvit_checkpoint_desc desc = init;
@@ -191,11 +190,11 @@ static int wrong_facts(const json_t *dump)
     /* The two GELUs differ by less than 1e-3. */
     desc.activation = info.activation == RVIT_ACTIVATION_QUICK_GELU || info.activation == RVIT_ACTIVATION_SILU ? RVIT_ACTIVATION_GELU
                                                                                                                : RVIT_ACTIVATION_SILU;
-    expect_shown(dump, "another activation", &desc);
+    expect_detected(dump, "another activation", &desc);
     desc = init;
     desc.n_heads = info.head_dim % 16 == 0 ? 2 * info.n_heads : info.n_heads % 2 == 0 && info.head_dim <= 64 ? info.n_heads / 2 : 0;
     if (desc.n_heads > 0) {
-        expect_shown(dump, "another number of heads", &desc);
+        expect_detected(dump, "another number of heads", &desc);
         n++;
     }
     desc = init;
@@ -209,19 +208,19 @@ static int wrong_facts(const json_t *dump)
     else if (info.pooling == RVIT_POOLING_MEAN_NORM)
         desc.pooling = RVIT_POOLING_MEAN_RAW;
     if (logits && desc.pooling != RVIT_POOLING_UNKNOWN) {
-        expect_shown(dump, "another pooling", &desc);
+        expect_detected(dump, "another pooling", &desc);
         n++;
     }
     desc = init;
     desc.position = RVIT_POSITION_TABLE;
     if (info.position == RVIT_POSITION_BOTH) {
-        expect_shown(dump, "no rotary positions", &desc);
+        expect_detected(dump, "no rotary positions", &desc);
         n++;
     }
     return n;
 }
 
-/* Mistakes in how positions follow the grids of images: other filters, lines for columns. */
+/* Another filter for the position table, and lines exchanged with columns. */
 static int wrong_grids(const json_t *dump)
 {
     const int32_t has_table = info.position == RVIT_POSITION_TABLE || info.position == RVIT_POSITION_BOTH;
@@ -233,7 +232,7 @@ static int wrong_grids(const json_t *dump)
         desc.resample = (rvit_resample)how;
         if (desc.resample == info.resample)
             continue;
-        expect_shown(dump, "another way to resample positions", &desc);
+        expect_detected(dump, "another way to resample positions", &desc);
         n++;
     }
     json_t *other = json_deep_copy(dump), *grid;
@@ -244,12 +243,12 @@ static int wrong_grids(const json_t *dump)
         assert_int_equal(json_array_set(grid, 0, json_array_get(grid, 1)), 0);
         assert_int_equal(json_array_set_new(grid, 1, json_integer(lines)), 0);
     }
-    expect_shown(other, "lines for columns", NULL);
+    expect_detected(other, "lines for columns", NULL);
     json_decref(other);
     return n + 1;
 }
 
-/* Mistakes in the order of values. */
+/* Values in another order. */
 static int wrong_orders(const json_t *dump)
 {
     static const struct {
@@ -257,7 +256,7 @@ static int wrong_orders(const json_t *dump)
         int rotary;
         void (*change)(const char *, int32_t, const int64_t *, float *);
     } mistakes[] = {{"another order of a patch's pixels", 0, patch_order},
-                    {"positions a row late", 0, late_positions},
+                    {"positions shifted by a row", 0, shifted_positions},
                     {"queries, keys and values in another order", 0, qkv_order},
                     {"keys and values of the pooling in another order", 0, pool_order},
                     {"the other half as the gate", 0, gate_half},
@@ -271,7 +270,7 @@ static int wrong_orders(const json_t *dump)
         dump_change = mistakes[i].change;
         (void)dump_checkpoint(dump);
         if (n_changed > 0) {
-            expect_shown(dump, mistakes[i].what, NULL);
+            expect_detected(dump, mistakes[i].what, NULL);
             n++;
         }
         dump_change = NULL;
@@ -291,11 +290,11 @@ static int mutants_of(const char *name)
         if (strcmp(files.facts[i].name, "rotary pairs") == 0)
             interleaved = strcmp(files.facts[i].value, "interleaved") == 0;
     rvit_checkpoint_destroy(checkpoint);
-    int n = wrong_facts(dump) + wrong_grids(dump) + wrong_orders(dump);
+    int n = wrong_options(dump) + wrong_grids(dump) + wrong_orders(dump);
     for (size_t i = 0; i < sizeof swaps / sizeof *swaps; i++) {
         json_t *other = json_deep_copy(dump);
-        if (rename_tensors(other, swaps[i]) > 0) {
-            expect_shown(other, swaps[i][0], NULL);
+        if (swap_tensors(other, swaps[i]) > 0) {
+            expect_detected(other, swaps[i][0], NULL);
             n++;
         }
         json_decref(other);
@@ -308,13 +307,13 @@ static void mutants(void **state)
 {
     (void)state;
     int n_dumps = 0, n = 0;
-    /* It is the dumps that are tested: once. */
+    /* This tests the dumps, which needs only one device. */
     if (H.desc.backend != RVIT_BACKEND_CPU || H.desc.tier != RVIT_TIER_AUTO || H.desc.vector_bits != 0)
         skip();
     for (const char *name; (name = dump_name(dump_file, n_dumps)) != NULL; n_dumps++) {
-        const int own = mutants_of(name);
-        assert_true(own >= 3);
-        n += own;
+        const int n_mistakes = mutants_of(name);
+        assert_true(n_mistakes >= 3);
+        n += n_mistakes;
     }
     printf("%d mistakes in %d dumps\n", n, n_dumps);
     assert_true(n_dumps > 0);

@@ -1,4 +1,4 @@
-/* PixelPrune of images: the kept patches, by their 8-bit pixels, and the results. */
+/* Tests PixelPrune on images: which patches it keeps, and the results. */
 #include "dumps.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ typedef struct raw_images {
     rvit_image images[MAX_IMAGES];
 } raw_images;
 
-/* Of tiles of few colours, some patches changed by one level or by a few, of the size that they are wanted in. */
+/* Images of tiles with few colours, in which some pixels are changed by one level or a few. Their size is the target size. */
 static raw_images random_images(void)
 {
     raw_images p = {.data = {NULL}};
@@ -51,7 +51,7 @@ static int alike(const uint8_t *data, int32_t columns, int32_t a, int32_t b, int
     return 1;
 }
 
-/* The numbers of the patches that stay, in bytes of 8 bits. */
+/* The indices of the patches that PixelPrune keeps, computed on the 8-bit pixels. */
 static int32_t kept_patches(const uint8_t *data, const int32_t *grid, int32_t levels, int32_t *out)
 {
     int32_t n = 0, *source = scratch((size_t)(grid[0] * grid[1]) * sizeof *source);
@@ -87,7 +87,7 @@ static rvit_session *session_of(rvit_model *model, int with_images, double tau, 
     return session;
 }
 
-/* The prepared patches of the images, values in the order (y, x, channel). */
+/* The preprocessed patches of the images, values in the order (y, x, channel). */
 static float *patches_of(const raw_images *p, const rvit_image_recipe *recipe)
 {
     float *patches = scratch(110 * PATCH * PATCH * 3 * sizeof *patches), *at = patches;
@@ -112,7 +112,7 @@ static void expect_kept(const raw_images *p, const rvit_session *session, int32_
     }
 }
 
-/* Pixels are compared in 8 bits, for every dtype of the model and every source of images; tau counts levels. */
+/* The policy compares 8-bit pixels, for every dtype of the model and every source of images; tau counts levels. */
 static void pixels(void **state)
 {
     (void)state;
@@ -147,7 +147,7 @@ static void pixels(void **state)
                 expect_ok(rvit_session_run(of_patches, &args, NULL));
                 expect_kept(&p, of_patches, taus[t].levels, &left);
             }
-            printf("%s, tau %.4f: %d of %d patches stay\n",
+            printf("%s, tau %.4f: %d of %d patches kept\n",
                    dtype == RVIT_F32   ? "f32"
                    : dtype == RVIT_F16 ? "f16"
                                        : "bf16",
@@ -161,7 +161,7 @@ static void pixels(void **state)
     json_decref(dump);
 }
 
-/* Where every patch is new, all stay, and the logits are those of a session that prunes nothing. */
+/* If no patch repeats, all patches are kept, and the logits equal those of a session without pruning. */
 static void nothing_repeats(void **state)
 {
     (void)state;

@@ -1,12 +1,12 @@
-/* Pooled rows and projections of whole models, against timm and Hugging Face in float64. */
+/* Compares pooled rows and projections of whole models with timm and Hugging Face in float64. */
 #include "dumps.h"
 
 #include <math.h>
 #include "tools/cli/session_results.h"
 
-static const double TOLERANCE = 1e-4; /* as test_dumps.c has it for float32 */
+static const double TOLERANCE = 1e-4; /* the float32 tolerance of test_dumps.c, times 10 */
 
-/* The head of a dump; weight is NULL where what is pooled is the result. Of a distilled model both heads. */
+/* The head of a dump, or both heads of a distilled model. weight is NULL if the model's output is the pooled row. */
 typedef struct plain_head {
     const double *weight[2], *bias[2];
     int32_t transposed;
@@ -42,7 +42,7 @@ static plain_head head_of(const json_t *dump)
     return head;
 }
 
-/* Output c of the head on a pooled row: of two heads the mean, each on its half of the row. */
+/* Output c of the head for a pooled row. With two heads: the mean of both, each applied to its half of the row. */
 static double apply(const plain_head *head, const float *row, int32_t width, int32_t n_classes, int32_t c)
 {
     const int32_t n = head->weight[1] == NULL ? 1 : 2, columns = width / n;
@@ -57,7 +57,7 @@ static double apply(const plain_head *head, const float *row, int32_t width, int
     return sum / n;
 }
 
-/* The largest difference of the head redone on the pooled rows from the dump's outputs; of a headless model of those rows. */
+/* Applies the head to the pooled rows, and returns the largest difference from the dump's outputs. */
 static double largest_difference_of(const json_t *dump, const rvit_model_info *info, const rvit_session *session)
 {
     const rvit_result_view view = session_result(session, RVIT_RESULT_POOLED, 0);
@@ -65,7 +65,7 @@ static double largest_difference_of(const json_t *dump, const rvit_model_info *i
     const float *pooled = view.data;
     assert_non_null(pooled);
     if (info->n_classes == 0 && info->pooling != RVIT_POOLING_CLS)
-        return 0; /* the dump has the CLS rows */
+        return 0; /* the dump's outputs are the CLS rows */
     const plain_head head = head_of(dump);
     const int32_t n_outputs = info->n_classes > 0 ? info->n_classes : info->dim;
     double largest = 0;
@@ -97,7 +97,7 @@ static double run_pooled(const json_t *dump, const rvit_model_info *info, rvit_m
     return largest;
 }
 
-/* The pooled rows are what timm's and Hugging Face's heads read: their heads redone on them give their logits. */
+/* The heads of timm and Hugging Face, applied to the pooled rows, give the logits of the dump. */
 static int check_pooled(const char *name)
 {
     json_t *dump = dump_load(dump_file, name);
@@ -119,7 +119,7 @@ static int check_pooled(const char *name)
     }
     json_decref(dump);
     if (!(largest <= TOLERANCE))
-        printf("%s: pooled rows are off by %g\n", name, largest);
+        printf("%s: the largest error of the pooled rows is %g\n", name, largest);
     return largest <= TOLERANCE;
 }
 
@@ -131,16 +131,16 @@ static void pooled_rows(void **state)
         n_bad += !check_pooled(name);
     assert_true(n > 0);
     if (n_bad > 0)
-        fail_msg("of %d models %d differ", n, n_bad);
+        fail_msg("%d models were checked, %d differ", n, n_bad);
 }
 
-static void what_projects(void **state)
+static void embedding_dims(void **state)
 {
     (void)state;
     static const struct {
         const char *name;
         int32_t width;
-        const char *architecture; /* NULL: as the dump has it */
+        const char *architecture; /* NULL: the model of the dump, unchanged */
     } models[] = {{"timm_map", 0, "vit_base_patch16_224"},
                   {"timm_clip", 0, "vit_base_patch16_224"},
                   {"hf_clip", 24, NULL},
@@ -179,4 +179,4 @@ static void what_projects(void **state)
     }
 }
 
-SUITE(dump_pooled_suite, TEST(pooled_rows), TEST(what_projects));
+SUITE(dump_pooled_suite, TEST(pooled_rows), TEST(embedding_dims));

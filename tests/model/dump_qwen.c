@@ -177,7 +177,7 @@ static void received(void **state)
         assert_non_null(got);
         for (int32_t image = 0; image < desc.max_images; image++) {
             const int32_t height = sides[2 * image] / 2, width = sides[2 * image + 1] / 2;
-            /* Only block 1 has no windows. */
+            /* Block 1 is the only one without windows. */
             const int32_t reach = block == 1 ? height + width : t.info.window;
             for (int32_t top = 0; top < height; top += reach)
                 for (int32_t left = 0; left < width; left += reach)

@@ -1,4 +1,4 @@
-/* The dumps of Qwen's vision encoders. */
+/* Opens the dumps of Qwen's vision encoders. */
 #ifndef RVIT_TESTS_DUMP_QWEN_H
 #define RVIT_TESTS_DUMP_QWEN_H
 

@@ -67,7 +67,7 @@ static answer run(const qwen_encoder *t, rvit_session *session, const gridded *b
     return answer_of(t, session, b);
 }
 
-/* Image i of one answer equals image j of the other. */
+/* Checks that image i of one answer equals image j of the other. */
 static void expect_same(const answer *all, int32_t i, const answer *one, int32_t j)
 {
     const int64_t begin = all->cu[i] / 4, groups = (all->cu[i + 1] - all->cu[i]) / 4, other = one->cu[j] / 4;
@@ -85,7 +85,7 @@ static rvit_session_desc desc_of(const qwen_encoder *t)
     return desc;
 }
 
-static void alone(void **state)
+static void independent_images(void **state)
 {
     (void)state;
     for (int d = 0; d < N_QWEN_DUMPS; d++) {
@@ -104,7 +104,7 @@ static void alone(void **state)
             at += grids[2 * i] * grids[2 * i + 1] * row_values(&t);
         }
         expect_ok(rvit_session_get_stats(session, &after));
-        /* One dispatch and one wait a run, and nothing is allocated. */
+        /* One dispatch and one wait per run, and no allocation. */
         assert_int_equal(after.host_allocations, before.host_allocations);
         assert_int_equal(after.device_allocations, before.device_allocations);
         assert_int_equal(after.submits - before.submits, desc.max_images);
@@ -114,7 +114,7 @@ static void alone(void **state)
     }
 }
 
-/* Whatever the device wrote to keep masks and row numbers, the host's functions stay within their output arrays. */
+/* Whatever the device wrote to keep masks and row indices, the host's functions stay within their output arrays. */
 static void follow_garbage(const qwen_encoder *t, rvit_session *session, int32_t n_images)
 {
     const rvit_session_plan *plan = session->plan;
@@ -335,7 +335,7 @@ static void views(void **state)
     }
 }
 
-/* New weights reach a session, unless their config has other full-attention or deepstack blocks. */
+/* An update reaches a session, but is refused if its config has other full-attention or deepstack blocks. */
 static void updates(void **state)
 {
     (void)state;
@@ -360,4 +360,4 @@ static void updates(void **state)
     }
 }
 
-SUITE(dump_qwen_batches_suite, TEST(alone), TEST(replays), TEST(memory), TEST(views), TEST(updates), TEST(neighbours));
+SUITE(dump_qwen_batches_suite, TEST(independent_images), TEST(replays), TEST(memory), TEST(views), TEST(updates), TEST(neighbours));

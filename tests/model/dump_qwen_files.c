@@ -12,7 +12,7 @@ static void expect_refused(const json_t *dump, rvit_status status, const char *w
     assert_null(checkpoint);
 }
 
-/* One member of the vision_config changed; value: JSON. */
+/* Opens a checkpoint with one member of the vision_config changed. value: JSON. */
 static void configurations(void **state)
 {
     (void)state;
@@ -55,7 +55,7 @@ static void configurations(void **state)
     }
 }
 
-/* A type that the tensors are not of, one that is not known, and no file at all. */
+/* A model_type that does not match the tensors, an unknown one, and a missing config. */
 static void model_types(void **state)
 {
     (void)state;
@@ -98,7 +98,7 @@ static json_t *find_tensor(const json_t *dump, const char *name)
     return NULL;
 }
 
-/* One tensor renamed, or given another shape. */
+/* One tensor with another name or shape. */
 static void tensors(void **state)
 {
     (void)state;
@@ -194,14 +194,14 @@ static void facts(void **state)
     json_decref(dump);
 }
 
-/* How the processor file says that images are prepared. */
+/* Reads the preprocessing settings of the processor's config file. */
 static void processors(void **state)
 {
     (void)state;
     static const struct {
         const char *text;
         int64_t least, most;
-        const char *word; /* of a refusal */
+        const char *word; /* part of the expected error message */
     } cases[] = {{"{\"image_processor_type\":\"Qwen2VLImageProcessor\",\"min_pixels\":3136,\"max_pixels\":12845056}", 3136, 12845056, NULL},
                  {"{\"image_processor_type\":\"Qwen2VLImageProcessorFast\",\"size\":{\"shortest_edge\":65536,\"longest_edge\":16777216}}",
                   65536, 16777216, NULL},

@@ -158,7 +158,7 @@ static rvit_session *session_of(const qwen_encoder *t, rvit_prune_type type)
 }
 
 /* In a feature grid, the patches of each merge group have the rows of a kept group: its own, or the one it was merged into, which is in the
-   same window. Each kept group appears as often as its size says. */
+   same window. Each kept group appears `size` times. */
 static void expect_merged_grid(const qwen_encoder *t, const rvit_session *session, int32_t image, int32_t columns, const float *grid)
 {
     const int32_t last = session_n_stages(session) - 1, *cu = session_cu_seqlens(session, last), dim = t->info.dim;
@@ -185,7 +185,7 @@ static void expect_merged_grid(const qwen_encoder *t, const rvit_session *sessio
 }
 
 /* Each image gives the same bits as in a run by itself, its features go to the right places of the grid, and runs allocate nothing. */
-static void alone(void **state)
+static void independent_images(void **state)
 {
     (void)state;
     static const rvit_prune_type types[] = {RVIT_PRUNE_L2, RVIT_PRUNE_RECEIVED, RVIT_PRUNE_RANDOM, RVIT_PRUNE_PIXELPRUNE, RVIT_PRUNE_TOME};
@@ -388,4 +388,4 @@ static void memory(void **state)
         }
 }
 
-SUITE(dump_qwen_pruned_suite, TEST(pruned), TEST(merging_mistakes), TEST(alone), TEST(from_images), TEST(memory));
+SUITE(dump_qwen_pruned_suite, TEST(pruned), TEST(merging_mistakes), TEST(independent_images), TEST(from_images), TEST(memory));

@@ -1,4 +1,4 @@
-/* Models of the families under what changes a model or brings its own memory, and files that must be refused. */
+/* Tests the model families with updated weights and with memory provided by each run, and files that must be refused. */
 #include "dumps.h"
 #include "reference/hiprune.h"
 #include "tools/cli/session_results.h"
@@ -6,7 +6,7 @@
 static const char *const pooled[] = {"timm_mean",    "timm_mean_fc_norm", "timm_map",   "timm_map_head", "hf_dinov2_classifier",
                                      "timm_pe_core", "hf_aimv2",          "timm_aimv2", "timm_eva02",    "open_clip"};
 
-/* Other values of the same magnitude. */
+/* Changes values, but not their magnitude. */
 static void reverse(const char *name, int32_t rank, const int64_t *shape, float *values)
 {
     (void)name;
@@ -59,7 +59,7 @@ static float *logits_of(rvit_session *session, const rvit_model_info *info)
     return logits;
 }
 
-/* A model with replaced weights gives the bits of one that was made with them. */
+/* A model with updated weights gives the same bits as a model created with them. */
 static void updates(void **state)
 {
     (void)state;
@@ -89,7 +89,7 @@ static void updates(void **state)
         }
 }
 
-/* A checkpoint of another pooling is no update, though its tensors have the same shapes. */
+/* An update is refused if its pooling differs, even if its tensors have the same shapes. */
 static void other_pooling(void **state)
 {
     (void)state;
@@ -115,7 +115,7 @@ static void other_pooling(void **state)
     }
 }
 
-/* Runs that bring their own memory give the bits of those that copy. */
+/* Runs with their own device memory give the same bits as runs that copy from the host. */
 static void views(void **state)
 {
     (void)state;
@@ -150,12 +150,12 @@ static void views(void **state)
     }
 }
 
-/* Models whose configuration is another's, or of a kind that is not run: the one thing is named. */
+/* If the config does not match the tensors, or is not supported, the message names the field or tensor. */
 static void refused(void **state)
 {
     (void)state;
     static const struct {
-        const char *name, *key, *value, *dropped; /* a field of the config and its value as JSON; a tensor that is lost */
+        const char *name, *key, *value, *dropped; /* a config field to set, and its value as JSON; or a tensor to leave out */
         rvit_status status;
         const char *word;
     } cases[] = {
@@ -212,8 +212,8 @@ static void refused(void **state)
     }
 }
 
-/* hiprune in a grid of 4 lines and 3 columns: what a patch has above and below is a line away. */
-static void hiprune_in_a_high_image(void **state)
+/* hiprune takes the neighbours of a patch from the grid's number of columns, here 3, and not from its number of lines, 4. */
+static void hiprune_in_a_tall_image(void **state)
 {
     (void)state;
     enum { PATCHES = 12, COLUMNS = 3, LINES = 4, IMAGES = 4 };
@@ -225,7 +225,7 @@ static void hiprune_in_a_high_image(void **state)
     desc.max_images = IMAGES;
     desc.outputs = RVIT_OUTPUT_RECEIVED_ATTENTION;
     desc.received_block = 0;
-    prune_in(&desc)->type = RVIT_PRUNE_HIPRUNE; /* after the first of two blocks, which is the object block too */
+    prune_in(&desc)->type = RVIT_PRUNE_HIPRUNE; /* prunes after block 0, which is also the object block */
     prune_in(&desc)->keep = 0.5;
     prune_in(&desc)->alpha = 1;
     rvit_session *session = NULL;
@@ -254,10 +254,10 @@ static void hiprune_in_a_high_image(void **state)
             kept[tokens[i] - info.n_prefix] = 1;
         assert_memory_equal(kept, wanted, PATCHES);
     }
-    assert_true(n_other > 0); /* the other side of the grid would be seen */
+    assert_true(n_other > 0); /* lines taken for columns would give other tokens */
     rvit_session_destroy(session);
     rvit_model_destroy(model);
     json_decref(dump);
 }
 
-SUITE(dump_sessions_suite, TEST(hiprune_in_a_high_image), TEST(updates), TEST(other_pooling), TEST(views), TEST(refused));
+SUITE(dump_sessions_suite, TEST(hiprune_in_a_tall_image), TEST(updates), TEST(other_pooling), TEST(views), TEST(refused));

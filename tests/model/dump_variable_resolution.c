@@ -1,4 +1,4 @@
-/* Images of any grids in one batch: pruned by each kind of policy against float64, and every image as if it were alone. */
+/* Tests batches of images with different grids: pruned results against float64, and that images do not affect each other. */
 #include "dumps.h"
 #include "tools/cli/session_results.h"
 
@@ -29,7 +29,7 @@ static void close_subject(subject *s)
     json_decref(s->dump);
 }
 
-/* What is left of each image after the last stage. */
+/* Checks the number of tokens of each image after the last stage. */
 static void expect_left(const json_t *left, const rvit_session *session)
 {
     const int32_t *cu = session_cu_seqlens(session, session_n_stages(session) - 1);
@@ -38,7 +38,7 @@ static void expect_left(const json_t *left, const rvit_session *session)
     json_array_foreach((json_t *)left, i, n) assert_int_equal(cu[i + 1] - cu[i], json_integer_value(n));
 }
 
-/* l2, received attention, ToMe and PixelPrune, ragged from the first layer on, against the same in float64. */
+/* Compares l2, received attention, ToMe and PixelPrune with float64 on a ragged batch. */
 static void pruned(void **state)
 {
     (void)state;
@@ -61,7 +61,7 @@ static void pruned(void **state)
             dump_difference(json_object_get(prune, "outputs"), session_floats(session, RVIT_RESULT_LOGITS), s.info.n_classes, NULL);
         const double unpruned =
             dump_difference(json_object_get(s.dump, "outputs"), session_floats(session, RVIT_RESULT_LOGITS), s.info.n_classes, NULL);
-        printf("%-10s %.2e of %.2e, from the unpruned %.2e\n", dump_text(prune, "policy"), difference, most, unpruned);
+        printf("%-10s %.2e of %.2e, difference from unpruned %.2e\n", dump_text(prune, "policy"), difference, most, unpruned);
         assert_true(difference <= most && unpruned > 1000 * most);
         rvit_session_destroy(session);
         n++;
@@ -70,27 +70,27 @@ static void pruned(void **state)
     close_subject(&s);
 }
 
-/* Some images of a batch, one behind another. */
-typedef struct gridded {
+/* Consecutive images of a batch. */
+typedef struct image_range {
     int32_t n_images, grids[2 * 16];
     int64_t n_values;
     const float *patches;
-} gridded;
+} image_range;
 
-static gridded grids_of(const subject *s, int32_t n_images, const int32_t *grids, const float *patches)
+static image_range range_of(const subject *s, int32_t n_images, const int32_t *grids, const float *patches)
 {
-    gridded b = {.n_images = n_images, .patches = patches};
+    image_range b = {.n_images = n_images, .patches = patches};
     memcpy(b.grids, grids, 2 * (size_t)n_images * sizeof *grids);
     for (int32_t i = 0; i < n_images; i++)
         b.n_values += (int64_t)grids[2 * i] * grids[2 * i + 1] * s->info.channels * s->info.patch_size * s->info.patch_size;
     return b;
 }
 
-/* What a run gives of each image, in scratch memory: its tokens, and what is left of them; features; logits. */
+/* The results of a run, in scratch memory. */
 typedef struct answer {
-    const int32_t *lengths[3]; /* before the first stage, after the first, after the last */
+    const int32_t *lengths[3]; /* cu_seqlens before the first stage, after the first, and after the last */
     const float *features, *logits;
-    const int32_t *kept; /* of the last stage; NULL without stages */
+    const int32_t *kept; /* by the last stage; NULL without stages */
 } answer;
 
 static const void *keep_copy(const void *data, int64_t size)
@@ -98,7 +98,7 @@ static const void *keep_copy(const void *data, int64_t size)
     return data == NULL || size == 0 ? NULL : memcpy(scratch((size_t)size), data, (size_t)size);
 }
 
-static answer run(const subject *s, rvit_session *session, const gridded *b)
+static answer run(const subject *s, rvit_session *session, const image_range *b)
 {
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = b->n_images;
@@ -117,7 +117,7 @@ static answer run(const subject *s, rvit_session *session, const gridded *b)
     return a;
 }
 
-/* Image i of a batch's answer is the only image of the other's. */
+/* Image i of `all` has the same results as the only image of `one`. */
 static void expect_same_image(const subject *s, const answer *all, int32_t i, const answer *one)
 {
     for (int stage = 0; stage < 3; stage++)
@@ -151,15 +151,15 @@ static rvit_session *session_of(const subject *s, rvit_prune_type type, int32_t 
     }
     rvit_session *session = NULL;
     const rvit_status status = rvit_session_create(s->model, &desc, &session);
-    if (status == RVIT_UNSUPPORTED) /* the model lacks what the policy scores by */
+    if (status == RVIT_UNSUPPORTED) /* the model lacks an input of the policy's scores */
         return NULL;
     expect_ok(status);
     *out_n_stages = session_n_stages(session);
     return session;
 }
 
-/* What an image gives does not depend on the images beside it, bit for bit, and each keeps its own share. */
-static void alone(void **state)
+/* The results of an image have the same bits in any batch, and each image keeps the right number of tokens. */
+static void independent_images(void **state)
 {
     (void)state;
     int n_pruned = 0;
@@ -167,7 +167,7 @@ static void alone(void **state)
         subject s = open_subject(dumps[d]);
         const float *patches = dump_patches(s.dump, &s.info);
         const int32_t *grids = dump_grids(s.dump), n_images = (int32_t)dump_integer(s.dump, "n_images");
-        const gridded all = grids_of(&s, n_images, grids, patches);
+        const image_range all = range_of(&s, n_images, grids, patches);
         rvit_prune_info policy = RVIT_PRUNE_INFO_INIT;
         for (int32_t p = 0; rvit_prune_list(p, &policy) == RVIT_OK; p++) {
             int32_t n_stages;
@@ -177,18 +177,18 @@ static void alone(void **state)
             const answer mixed = run(&s, session, &all);
             const float *at = patches;
             for (int32_t i = 0; i < n_images; i++) {
-                const gridded one = grids_of(&s, 1, grids + 2 * i, at);
+                const image_range one = range_of(&s, 1, grids + 2 * i, at);
                 const answer single = run(&s, session, &one);
                 expect_same_image(&s, &mixed, i, &single);
                 at += one.n_values;
                 if (policy.type != RVIT_PRUNE_L2 && policy.type != RVIT_PRUNE_RECEIVED)
                     continue;
-                /* trunc(keep * n), at least one, of the tokens that compete */
+                /* trunc(keep * n), at least one, of the tokens that can be pruned */
                 const int32_t tokens = s.info.n_prefix + grids[2 * i] * grids[2 * i + 1];
-                const int32_t apart = policy.type == RVIT_PRUNE_L2 ? 0 : s.info.n_prefix, share = (tokens - apart) / 2;
+                const int32_t exempt = policy.type == RVIT_PRUNE_L2 ? 0 : s.info.n_prefix, share = (tokens - exempt) / 2;
                 const int32_t left = single.lengths[2][1];
                 assert_true(policy.type == RVIT_PRUNE_L2 ? left >= share && left <= share + s.info.n_prefix + 1
-                                                         : left == apart + (share < 1 ? 1 : share));
+                                                         : left == exempt + (share < 1 ? 1 : share));
             }
             n_pruned += n_stages > 0;
             rvit_session_destroy(session);
@@ -205,8 +205,8 @@ static uint32_t next(uint32_t *random)
     return *random >> 8;
 }
 
-/* One recording, replayed with any grids inside the capacities, against a session that was made for these alone. On CUDA the capacities
-   choose the GEMMs, so that the other session is a new one of the same capacities. */
+/* Replays one recording with random grids within the capacities, and compares with a new session of exactly the needed capacities. On CUDA
+   the capacities choose the GEMMs, so the new session has the same capacities. */
 static void replays(void **state)
 {
     (void)state;
@@ -239,7 +239,7 @@ static void replays(void **state)
                 tokens += len;
                 longest = len > longest ? len : longest;
             }
-            const gridded b = grids_of(&s, n_images, grids, patches);
+            const image_range b = range_of(&s, n_images, grids, patches);
             for (int64_t i = 0; i < b.n_values; i++)
                 patches[i] = (float)(int32_t)(next(&random) % 2049 - 1024) / 512;
             rvit_session_desc tight = desc;
@@ -262,7 +262,7 @@ static void replays(void **state)
     }
 }
 
-/* A given mask over images of their own lengths, and the features put back to each image's grid. */
+/* A keep mask for images of different lengths, and feature grids. */
 static void masks_and_grids(void **state)
 {
     (void)state;
@@ -309,7 +309,7 @@ static void masks_and_grids(void **state)
     close_subject(&s);
 }
 
-/* The size rule of NaFlex, with the values that transformers gives. */
+/* The size rule of NaFlex, with values from transformers. */
 static void size_rule(void **state)
 {
     (void)state;
@@ -335,7 +335,7 @@ static void size_rule(void **state)
     expect_status(rvit_image_recipe_grid(&recipe, 5, 5, grid), RVIT_UNSUPPORTED, "merge and max_patches are 0");
 }
 
-/* Runs that are refused name the image; the session goes on. */
+/* The message of a refused run names the image, and the session remains usable. */
 static void refused_runs(void **state)
 {
     (void)state;
@@ -388,7 +388,7 @@ static void refused_sessions(void **state)
 {
     (void)state;
     static const struct {
-        int32_t native, max_tokens, max_len, fixed_batch, dense_fallback, n_blocks;
+        int32_t variable_resolution, max_tokens, max_len, fixed_batch, dense_fallback, n_blocks;
         rvit_prune_type prune;
         rvit_status status;
         const char *word;
@@ -410,8 +410,8 @@ static void refused_sessions(void **state)
     rvit_session *session = NULL;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-        desc.variable_resolution = cases[i].native;
-        desc.input = cases[i].native ? RVIT_INPUT_PATCHES : RVIT_INPUT_TENSOR;
+        desc.variable_resolution = cases[i].variable_resolution;
+        desc.input = cases[i].variable_resolution ? RVIT_INPUT_PATCHES : RVIT_INPUT_TENSOR;
         desc.max_tokens = cases[i].max_tokens;
         desc.max_len = cases[i].max_len;
         desc.fixed_batch = cases[i].fixed_batch;
@@ -421,7 +421,7 @@ static void refused_sessions(void **state)
         prune_in(&desc)->blocks[1] = 1;
         expect_status(rvit_session_create(s.model, &desc, &session), cases[i].status, cases[i].word);
     }
-    /* A table that was already resampled. */
+    /* A position table that was resampled when the checkpoint was opened. */
     rvit_checkpoint *checkpoint = NULL;
     rvit_model *model = NULL;
     rvit_checkpoint_desc other = RVIT_CHECKPOINT_DESC_INIT;
@@ -434,7 +434,7 @@ static void refused_sessions(void **state)
     expect_status(rvit_session_create(model, &desc, &session), RVIT_UNSUPPORTED, "(3 x 3 patches, not 4 x 4)");
     rvit_model_destroy(model);
     rvit_checkpoint_destroy(checkpoint);
-    /* Grids for a session of one size. */
+    /* Grids, but the session has a fixed image size. */
     desc.variable_resolution = 0;
     desc.input = RVIT_INPUT_TENSOR;
     expect_ok(rvit_session_create(s.model, &desc, &session));
@@ -445,8 +445,8 @@ static void refused_sessions(void **state)
     close_subject(&s);
 }
 
-/* Patches from wherever a run may have them: the same bits. */
-static void places_of(rvit_prune_type type)
+/* Each way to provide patches gives the same bits. */
+static void expect_same_bits_from_all_inputs(rvit_prune_type type)
 {
     subject s = open_subject("native_timm_distilled");
     rvit_session_desc plain = dump_session_desc(s.dump, &s.info);
@@ -461,13 +461,13 @@ static void places_of(rvit_prune_type type)
     float *values = dump_patches(s.dump, &s.info);
     dump_repeat(tiles, s.dump, &s.info, values);
     json_decref(tiles);
-    const gridded b = grids_of(&s, plain.max_images, grids, values);
+    const image_range b = range_of(&s, plain.max_images, grids, values);
     expect_ok(rvit_stream_create(H.device[DEVICE], &stream));
     expect_ok(rvit_buffer_create(H.device[DEVICE], plain.max_tokens * row, RVIT_BUFFER_DEVICE, &patches));
     expect_ok(rvit_buffer_create(H.device[DEVICE], logits_size, RVIT_BUFFER_DEVICE, &out));
     expect_ok(rvit_stream_write(stream, (rvit_view){patches, 0}, b.patches, b.n_values * 4));
     expect_ok(rvit_stream_synchronize(stream));
-    for (int way = 0; way < 4; way++) { /* run args, the session's input, session desc, views of each run */
+    for (int way = 0; way < 4; way++) { /* run args; the session's input memory; a view in the session desc; a view in the run args */
         rvit_session_desc desc = plain;
         rvit_session *session = NULL;
         rvit_run_args args = RVIT_RUN_ARGS_INIT;
@@ -508,14 +508,14 @@ static void places_of(rvit_prune_type type)
     close_subject(&s);
 }
 
-static void places(void **state)
+static void input_memory(void **state)
 {
     (void)state;
-    places_of(RVIT_PRUNE_NONE);
-    places_of(RVIT_PRUNE_PIXELPRUNE);
+    expect_same_bits_from_all_inputs(RVIT_PRUNE_NONE);
+    expect_same_bits_from_all_inputs(RVIT_PRUNE_PIXELPRUNE);
 }
 
-/* Many small images beside a large one fill every stage; runs allocate nothing. */
+/* A batch of many small images and a large one, which uses the whole capacity. Runs allocate nothing. */
 static void small_images(void **state)
 {
     (void)state;
@@ -544,7 +544,7 @@ static void small_images(void **state)
             }
             rvit_session *session = NULL;
             expect_ok(rvit_session_create(s.model, &desc, &session));
-            const gridded all = grids_of(&s, SMALL + 1, grids, patches);
+            const image_range all = range_of(&s, SMALL + 1, grids, patches);
             uint32_t random = 7;
             for (int64_t i = 0; i < all.n_values; i++)
                 patches[i] = (float)(int32_t)(next(&random) % 2049 - 1024) / 512;
@@ -553,7 +553,7 @@ static void small_images(void **state)
             expect_ok(rvit_session_get_stats(session, &before));
             const float *at = patches;
             for (int32_t i = 0; i <= SMALL; i++) {
-                const gridded one = grids_of(&s, 1, grids + 2 * i, at);
+                const image_range one = range_of(&s, 1, grids + 2 * i, at);
                 const answer single = run(&s, session, &one);
                 expect_same_image(&s, &mixed, i, &single);
                 at += one.n_values;
@@ -561,7 +561,7 @@ static void small_images(void **state)
             expect_ok(rvit_session_get_stats(session, &after));
             assert_int_equal(after.host_allocations, before.host_allocations);
             assert_int_equal(after.device_allocations, before.device_allocations);
-            /* One dispatch and one wait a run. */
+            /* One dispatch and one wait per run. */
             assert_int_equal(after.submits - before.submits, SMALL + 1);
             assert_int_equal(after.synchronizations - before.synchronizations, SMALL + 1);
             rvit_session_destroy(session);
@@ -574,7 +574,7 @@ static int64_t in_256s(int64_t size)
     return (size + 255) / 256 * 256;
 }
 
-/* What rvit_session_memory says it takes: DINOv3, l2 after the first block. */
+/* Checks rvit_session_memory for DINOv3 with l2 after the first block. */
 static void memory(void **state)
 {
     (void)state;
@@ -590,22 +590,22 @@ static void memory(void **state)
     prune_in(&desc)->n_blocks = 1;
     expect_ok(rvit_session_memory(s.model, &desc, &info));
     const int64_t d = s.info.dim, b = desc.max_images, bt = desc.max_tokens, pixels = 3 * s.info.patch_size * s.info.patch_size;
-    /* Of 50 tokens 25 compete and stay, and the prefix: of n never more than n / 2 + 1 + n_prefix. */
+    /* l2 keeps half of the tokens and the prefix: at most n / 2 + 1 + n_prefix of n tokens. */
     const int64_t stage = in_256s(4 * bt) + in_256s(4 * bt), results = in_256s(bt) + in_256s(4 * (b + 1));
     const int64_t tables = in_256s(4 * 51) + in_256s(2 * s.info.head_dim), wide = pixels > 3 * d ? pixels : 3 * d;
     const int64_t device = 2 * in_256s(4 * bt * d) + in_256s(4 * bt * d) + in_256s(4 * bt * wide) + 2 * in_256s(4 * (b + 1)) +
                            in_256s(16 * bt) + in_256s(4 * bt * s.info.head_dim) + stage + results + tables;
     const int64_t upload = 2 * in_256s(4) + in_256s(8 * b) + in_256s(4 * bt * pixels) + tables;
-    /* Positions of the rows that the stage leaves, the only figure that follows from their number. */
+    /* The positions of the kept rows are the only array that depends on their number. */
     const int64_t positions = info.device_size - device, least = in_256s(4 * (desc.max_tokens / 2)), most = in_256s(4 * bt);
     assert_int_equal(info.upload_size, upload);
     if (positions < least || positions > most)
-        fail_msg("the rows that the stage leaves take %lld bytes, expected %lld to %lld", (long long)positions, (long long)least,
+        fail_msg("the positions of the kept rows take %lld bytes, expected %lld to %lld", (long long)positions, (long long)least,
                  (long long)most);
     close_subject(&s);
 }
 
-/* New weights reach a native session; a table that is resampled in another way does not. */
+/* An update reaches a session with variable resolution, but is refused if it resamples the position table in another way. */
 static void updates(void **state)
 {
     (void)state;
@@ -622,7 +622,7 @@ static void updates(void **state)
     assert_true(dump_difference(json_object_get(s.dump, "outputs"), session_floats(session, RVIT_RESULT_LOGITS), s.info.n_classes, NULL) <
                 1e-4);
     rvit_session_destroy(session);
-    /* Without sessions that have taken it over it may, and the next takes it. */
+    /* Without sessions, the same update is allowed; a new session uses it. */
     expect_ok(rvit_model_update(s.model, checkpoint));
     expect_ok(rvit_session_create(s.model, &desc, &session));
     dump_run_all(s.dump, &s.info, session);
@@ -633,5 +633,5 @@ static void updates(void **state)
     close_subject(&s);
 }
 
-SUITE(dump_variable_resolution_suite, TEST(pruned), TEST(alone), TEST(places), TEST(small_images), TEST(memory), TEST(updates),
-      TEST(replays), TEST(masks_and_grids), TEST(size_rule), TEST(refused_runs), TEST(refused_sessions));
+SUITE(dump_variable_resolution_suite, TEST(pruned), TEST(independent_images), TEST(input_memory), TEST(small_images), TEST(memory),
+      TEST(updates), TEST(replays), TEST(masks_and_grids), TEST(size_rule), TEST(refused_runs), TEST(refused_sessions));

@@ -9,7 +9,7 @@ enum { IMAGE_STREAM = 1 << 20 };
 const char *dump_file;
 void (*dump_change)(const char *name, int32_t rank, const int64_t *shape, float *values);
 
-/* -1 to 1, in steps that a float16 holds. */
+/* Values from -1 to 1 that are exact in float16. */
 static float noise(uint64_t stream, uint64_t i)
 {
     uint64_t x = (stream << 32) + i + UINT64_C(0x9e3779b97f4a7c15);
@@ -23,7 +23,7 @@ int64_t dump_integer(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     if (!json_is_integer(value))
-        fail_msg("%s is no integer", key);
+        fail_msg("%s is not an integer", key);
     return json_integer_value(value);
 }
 
@@ -31,7 +31,7 @@ const char *dump_text(const json_t *object, const char *key)
 {
     const char *value = json_string_value(json_object_get(object, key));
     if (value == NULL)
-        fail_msg("%s is no text", key);
+        fail_msg("%s is not a string", key);
     return value;
 }
 
@@ -56,7 +56,7 @@ static void change(const json_t *tensor, float *values)
     dump_change(json_string_value(json_array_get(tensor, 0)), rank, shape, values);
 }
 
-/* The tensors [name, shape, offset, shift] as a checkpoint file. */
+/* Writes a checkpoint file of the tensors, which are lists of [name, shape, offset, shift]. */
 static void write_checkpoint(const json_t *dump, const char *path)
 {
     const json_t *tensors = json_object_get(dump, "tensors");
@@ -197,7 +197,7 @@ rvit_prune_desc dump_prune(const json_t *prune)
     return desc;
 }
 
-/* As repeating() in reference_pruned.py; if the model merges patches, blocks of merge groups. */
+/* The same as repeating() in reference_pruned.py. If the model merges patches, tiles are in merge groups. */
 void dump_repeat(const json_t *prune, const json_t *dump, const rvit_model_info *info, float *patches)
 {
     const json_t *tile = json_object_get(prune, "tile");
@@ -211,7 +211,7 @@ void dump_repeat(const json_t *prune, const json_t *dump, const rvit_model_info 
     float *image = patches;
     for (int32_t i = 0; i < n_images; i++) {
         const int32_t columns = grids[2 * i + 1] / edge, n = grids[2 * i] / edge * columns;
-        for (int32_t p = n - 1; p >= 0; p--) { /* the first of a tile last: the others are made from it */
+        for (int32_t p = n - 1; p >= 0; p--) { /* the first patch of a tile changes last, because the others are computed from it */
             const int32_t y = p / columns, x = p % columns, source = (y - y % high) * columns + x - x % wide;
             for (int64_t j = 0; j < width; j++)
                 image[p * width + j] = image[source * width + j] + step * (float)((y + x) % 3);
@@ -370,22 +370,22 @@ double *dump_tensor(const json_t *dump, const char *name)
     return NULL;
 }
 
-rvit_checkpoint *dump_open(const json_t *dump, const rvit_checkpoint_desc *given)
+rvit_checkpoint *dump_open(const json_t *dump, const rvit_checkpoint_desc *other_fields)
 {
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
-    if (given != NULL)
-        desc = *given;
+    if (other_fields != NULL)
+        desc = *other_fields;
     desc.image_size = (int32_t)dump_integer(dump, "image_size");
     if (desc.resample == RVIT_RESAMPLE_DEFAULT)
         desc.resample = (rvit_resample)dump_integer(dump, "resample");
     rvit_checkpoint *checkpoint = NULL;
     const json_t *preprocessor = json_object_get(dump, "preprocessor");
-    const char *beside = temporary_path("preprocessor_config.json");
+    const char *path = temporary_path("preprocessor_config.json");
     if (preprocessor != NULL)
-        assert_int_equal(json_dump_file(preprocessor, beside, 0), 0);
+        assert_int_equal(json_dump_file(preprocessor, path, 0), 0);
     expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), &desc, &checkpoint));
     if (preprocessor != NULL)
-        (void)remove(beside);
+        (void)remove(path);
     return checkpoint;
 }
 

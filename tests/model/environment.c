@@ -1,4 +1,4 @@
-/* How an application's threads round, trap and treat subnormals shows in no result, kills nothing, and is given back as it was. */
+/* The floating-point environment of the calling thread (rounding, traps, subnormals) changes no result, causes no trap, and is restored. */
 #include "model.h"
 
 #include <fenv.h>
@@ -34,8 +34,8 @@ static void enter(mode m)
 #endif
 }
 
-/* From the file to the logits, on a device of its own; no floating-point operation is the test's. */
-static void live(const char *path, rvit_dtype dtype, int policy, const float *images, const uint8_t *keep, float *logits)
+/* Everything from opening the file to the logits, on a new device. The test itself performs no floating-point operation here. */
+static void run_from_file(const char *path, rvit_dtype dtype, int policy, const float *images, const uint8_t *keep, float *logits)
 {
     rvit_device *device = NULL;
     rvit_checkpoint *checkpoint = NULL;
@@ -84,7 +84,7 @@ static void float_environment(void **state)
             fegetenv(&before);
             enter((mode)i);
             const unsigned entered = control_register();
-            live(path, p % 2 == 0 ? RVIT_F32 : RVIT_F16, policies[p], images, keep, logits[i]);
+            run_from_file(path, p % 2 == 0 ? RVIT_F32 : RVIT_F16, policies[p], images, keep, logits[i]);
             const unsigned left = control_register();
             const int rounding = fegetround(), raised = fetestexcept(FE_ALL_EXCEPT);
             fesetenv(&before);
@@ -99,7 +99,7 @@ static void float_environment(void **state)
     }
 }
 
-/* Signalling NaNs in a file trap where nothing stops them: converting such a weight raises FE_INVALID. */
+/* Signalling NaNs in a file must not trap, although converting them raises FE_INVALID. */
 static void signalling_weights(void **state)
 {
     (void)state;

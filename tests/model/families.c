@@ -1,5 +1,5 @@
-/* Pruning in models with registers, without a CLS token, without a prefix at all, with rotary positions and every pooling, against float64:
-   prefix tokens stay, positions travel with their rows, heads read what is left. */
+/* Compares pruning with float64 in models with register tokens, without a CLS token, without prefix tokens, with rotary positions, and with
+   each pooling. Prefix tokens must be kept, and positions must move with their rows. */
 #include "model.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ enum { N_SPECS = sizeof specs / sizeof specs[0] };
 
 static const int32_t blocks[STAGES] = {0, 2};
 
-/* What a policy cannot be without; NULL: this model has it. */
+/* What the model lacks for the policy, as part of the error message; NULL: nothing. */
 static const char *lacking(const toy_spec *spec, int policy)
 {
     switch (policy) {
@@ -49,7 +49,7 @@ static rvit_session_desc desc_of(int policy)
     return desc;
 }
 
-/* The stages of an image, as the session decided. */
+/* The session's decisions for an image. */
 static void stages_of(const rvit_session *session, int policy, int32_t image, toy_stage *stages)
 {
     for (int32_t s = 0; s < STAGES; s++) {
@@ -66,23 +66,23 @@ static void stages_of(const rvit_session *session, int policy, int32_t image, to
 static void expect_prefix(const toy *m, const toy_stage *stage, int policy)
 {
     if (stage->n_kept < m->n_prefix)
-        fail_msg("policy %d, %d prefix tokens: %d tokens are left", policy, m->n_prefix, stage->n_kept);
+        fail_msg("policy %d, %d prefix tokens: only %d tokens are kept", policy, m->n_prefix, stage->n_kept);
     for (int32_t t = 0; t < m->n_prefix; t++)
         if (stage->kept[t] != t)
-            fail_msg("policy %d: row %d is of token %d, should be of a prefix token", policy, t, stage->kept[t]);
+            fail_msg("policy %d: row %d is token %d, should be a prefix token", policy, t, stage->kept[t]);
     if (stage->n_kept <= (m->spec.pool == TOY_CLS ? 0 : m->n_prefix))
-        fail_msg("policy %d: nothing is left for the head", policy);
+        fail_msg("policy %d: no token is left that the head reads", policy);
 }
 
-/* By a score that float64 has. */
+/* Whether the policy keeps the tokens of the best scores, and toy_forward computes these. */
 static int keeps_the_best(int policy)
 {
     return policy == RVIT_PRUNE_L2 || policy == RVIT_PRUNE_EVIT || policy == RVIT_PRUNE_EVIT_PAPER || policy == RVIT_PRUNE_RECEIVED ||
            policy == RVIT_PRUNE_FASTERVLM || policy == RVIT_PRUNE_MAP_PROBE;
 }
 
-/* Runs again, without a look at the memory it has. */
-static void expect_free(rvit_session *session, const float *images)
+/* Checks that a run neither allocates nor synchronises in enqueue. */
+static void expect_no_allocation(rvit_session *session, const float *images)
 {
     rvit_stats before = RVIT_STATS_INIT, enqueued = RVIT_STATS_INIT;
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
@@ -102,14 +102,14 @@ static void check(const toy *m, rvit_model *model, int policy, const rvit_sessio
     const float *images = toy_images(m, N_IMAGES, 3);
     rvit_session *session = open_session(model, desc);
     const float *logits = run_session(session, m, images, N_IMAGES, NULL);
-    expect_free(session, images);
+    expect_no_allocation(session, images);
     for (int32_t n = 0; n < N_IMAGES; n++) {
         toy_stage stages[STAGES];
         stages_of(session, policy, n, stages);
         for (int s = 0; s < STAGES; s++)
             expect_prefix(m, &stages[s], policy);
         if (policy == RVIT_PRUNE_EVIT_FUSED)
-            continue; /* float64 fuses nothing */
+            continue; /* toy_forward does not fuse tokens */
         double wanted[16];
         toy_forward(m, images + (int64_t)n * m->pixels, stages, STAGES, wanted, NULL);
         for (int s = 0; s < STAGES && keeps_the_best(policy); s++)
@@ -123,7 +123,7 @@ static void check(const toy *m, rvit_model *model, int policy, const rvit_sessio
     }
 }
 
-/* Every policy in every model: refused, or as float64 has it. */
+/* Each policy in each model is refused, or matches float64. */
 static void every_policy(void **state)
 {
     (void)state;
@@ -145,7 +145,7 @@ static void every_policy(void **state)
     }
 }
 
-/* Defaults that count from the end of the model, and the scores of map-probe after its last block: those of the head. */
+/* Default blocks that count from the end of the model. After the last block, map-probe uses the scores of the head. */
 static void check_last_blocks(rvit_dtype dtype, double tolerance, double margin)
 {
     static const int policies[] = {RVIT_PRUNE_FASTERVLM, RVIT_PRUNE_MAP_PROBE};
@@ -155,10 +155,10 @@ static void check_last_blocks(rvit_dtype dtype, double tolerance, double margin)
     for (int p = 0; p < 2; p++) {
         const int32_t block = 2 + p;
         const rvit_session_desc defaults = session_desc(N_IMAGES, (rvit_prune_type)policies[p], -1, NULL, 0);
-        const rvit_session_desc given = session_desc(N_IMAGES, (rvit_prune_type)policies[p], 0.5, &block, 1);
+        const rvit_session_desc explicit = session_desc(N_IMAGES, (rvit_prune_type)policies[p], 0.5, &block, 1);
         rvit_session *session = open_session(model, &defaults);
         const float *a = run_session(session, m, images, N_IMAGES, NULL);
-        const float *b = run_session(open_session(model, &given), m, images, N_IMAGES, NULL);
+        const float *b = run_session(open_session(model, &explicit), m, images, N_IMAGES, NULL);
         assert_memory_equal(a, b, (size_t)(N_IMAGES * m->spec.n_classes) * sizeof *a);
         for (int32_t n = 0; n < N_IMAGES; n++) {
             const int32_t *cu = session_cu_seqlens(session, 0);
@@ -181,7 +181,7 @@ static void last_blocks(void **state)
     (void)state;
     check_last_blocks(RVIT_F32, 1e-4, 1e-4);
     model_teardown(NULL);
-    check_last_blocks(RVIT_F16, 6e-3, 1e-2); /* as forward.c */
+    check_last_blocks(RVIT_F16, 6e-3, 1e-2); /* tolerances of forward.c */
 }
 
 static int64_t launches_of(rvit_model *model, const toy *m, int policy)
@@ -198,8 +198,8 @@ static int64_t launches_of(rvit_model *model, const toy *m, int policy)
     return after.launches - before.launches;
 }
 
-/* Received attention costs one launch, with hiprune in two blocks and with the anchors' select, and what the pooling would give a norm, a
- * product and the pooling's own. */
+/* Received attention costs one launch. hiprune adds two of them and a select of anchors; map-probe adds a norm, a GEMM and the scores of
+ * the pooling. */
 static void launches(void **state)
 {
     (void)state;
@@ -209,10 +209,11 @@ static void launches(void **state)
     assert_int_equal(launches_of(model, m, RVIT_PRUNE_RECEIVED), evit + 1);
     assert_int_equal(launches_of(model, m, RVIT_PRUNE_FASTERVLM), after_the_block);
     assert_int_equal(launches_of(model, m, RVIT_PRUNE_HIPRUNE), after_the_block + 3);
-    assert_in_range(launches_of(model, m, RVIT_PRUNE_MAP_PROBE), after_the_block + 3, after_the_block + 4); /* a product may take two */
+    assert_in_range(launches_of(model, m, RVIT_PRUNE_MAP_PROBE), after_the_block + 3,
+                    after_the_block + 4); /* a GEMM may take two launches */
 }
 
-/* What would drop all drops all but the prefix, and where no CLS row is read, but the best patch. */
+/* Settings that would drop every token keep the prefix, and also the best patch if the head does not read the CLS token. */
 static void nothing_left(void **state)
 {
     (void)state;
@@ -226,7 +227,7 @@ static void nothing_left(void **state)
             if (policies[p] == RVIT_PRUNE_L2_THRESHOLD)
                 prune_in(&desc)->threshold = 1e9;
             if (policies[p] == RVIT_PRUNE_L2 && m->n_prefix > 0)
-                continue; /* the prefix competes, and may win */
+                continue; /* l2 may keep a prefix token as the best token */
             check(m, model, policies[p], &desc);
         }
         model_teardown(NULL);

@@ -1,5 +1,5 @@
-/* What fails below the library: a file that shrinks while it is read, device memory that runs out, a device that is lost. The last two on
-   the emulated CUDA driver only, which fails on request (tests/cuda_emulation/README.md). */
+/* Failures outside the library: a file that shrinks while it is read, too little device memory, a lost device. The last two run only on the
+   emulated CUDA driver, which can be made to fail (tests/cuda_emulation/README.md). */
 #include "model.h"
 
 #include <sys/stat.h>
@@ -33,8 +33,8 @@ static void a_file_that_shrinks(void **state)
     (void)open_model(m, RVIT_F32);
 }
 
-/* A whole life: device, model, session, runs. Everything is ended, whatever fails. */
-static rvit_status live(const rvit_checkpoint *checkpoint, const float *images)
+/* Creates a device, a model and a session, runs it, and destroys everything, whatever fails. */
+static rvit_status run_all(const rvit_checkpoint *checkpoint, const float *images)
 {
     static const int32_t blocks[] = {0, 1};
     rvit_device *device = NULL;
@@ -59,8 +59,8 @@ static rvit_status live(const rvit_checkpoint *checkpoint, const float *images)
     return status;
 }
 
-/* Lives in a process of its own, since a lost device stays lost as long as anybody has it open, with the n-th event failing. */
-static rvit_status live_with(const char *variable, int n, const rvit_checkpoint *checkpoint, const float *images)
+/* The same in a child process, in which the n-th event fails. A lost device remains lost for the process. */
+static rvit_status run_with_fault(const char *variable, int n, const rvit_checkpoint *checkpoint, const float *images)
 {
     const pid_t child = fork();
     assert_true(child >= 0);
@@ -68,7 +68,7 @@ static rvit_status live_with(const char *variable, int n, const rvit_checkpoint 
         char text[16];
         snprintf(text, sizeof text, "%d", n);
         setenv(variable, text, 1);
-        _exit((int)live(checkpoint, images));
+        _exit((int)run_all(checkpoint, images));
     }
     int how = 0;
     assert_int_equal(waitpid(child, &how, 0), child);
@@ -77,7 +77,7 @@ static rvit_status live_with(const char *variable, int n, const rvit_checkpoint 
     return (rvit_status)WEXITSTATUS(how);
 }
 
-/* For every n, until there are fewer events. */
+/* Makes the n-th event fail, for each n, until a run has fewer events. */
 static void every_fault(const char *variable, rvit_status one, rvit_status other)
 {
     if (strstr(H.info.name, "CUDA emulation") == NULL)
@@ -87,15 +87,15 @@ static void every_fault(const char *variable, rvit_status one, rvit_status other
     const float *images = toy_images(m, N_IMAGES, 3);
     int n = 1;
     for (; n < MOST_FAULTS; n++) {
-        const rvit_status status = live_with(variable, n, checkpoint, images);
+        const rvit_status status = run_with_fault(variable, n, checkpoint, images);
         if (status == RVIT_OK)
             break;
         if (status != one && status != other)
             fail_msg("%s=%d: %s", variable, n, rvit_status_name(status));
     }
     assert_true(n > N_RUNS && n < MOST_FAULTS);
-    print_message("%s: %d places\n", variable, n - 1);
-    assert_int_equal(live(checkpoint, images), RVIT_OK);
+    print_message("%s: %d faults\n", variable, n - 1);
+    assert_int_equal(run_all(checkpoint, images), RVIT_OK);
 }
 
 static void device_memory_that_runs_out(void **state)

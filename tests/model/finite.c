@@ -1,5 +1,5 @@
-/* Results that are not finite do not pass for an answer: of every policy, of every output that the host is given, and of whom they blame.
- */
+/* Results that are not finite give an error: for every policy and every output that the host reads. The error names pixels or the model as
+   the cause. */
 #include "model.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 #include "core/weights/float16_bounds.h"
 
-enum { N_IMAGES = 3, CLASSES = 6, DIM = 64, DEPTH = 4, FC1_INPUT = 2 /* of a block's linear layers */ };
+enum { N_IMAGES = 3, CLASSES = 6, DIM = 64, DEPTH = 4, FC1_INPUT = 2 /* index among a block's linear layers */ };
 
 static const toy_spec spec = {.dim = DIM,
                               .depth = DEPTH,
@@ -33,8 +33,8 @@ static float *tensor_of(const toy *m, const char *format, int block, int64_t *ou
     return NULL;
 }
 
-/* A toy whose MLP in one block goes beyond 65504, and back: in float32 it is as it was. */
-static const toy *massive(int block)
+/* A toy with hidden MLP values beyond 65504 in one block. In float32 the scale cancels out. */
+static const toy *overflowing(int block)
 {
     const toy *m = toy_new(&spec);
     static const struct {
@@ -77,13 +77,14 @@ static void expect_overflow(const rvit_session *session, rvit_status status, con
     }
 }
 
-/* Every policy: behind its stages the logits tell, before them its scores where it has some. In float32 all is well. */
-static void an_overflow_of_float16(void **state)
+/* For every policy, an overflow after its stages makes the logits not finite; before them, the scores, if it has any. float32 has no
+   error. */
+static void float16_overflow(void **state)
 {
     (void)state;
     for (int policy = RVIT_PRUNE_NONE; policy <= LAST_POLICY; policy = next_policy(policy))
         for (int block = DEPTH - 1; block >= 0; block -= DEPTH - 1) {
-            const toy *m = massive(block);
+            const toy *m = overflowing(block);
             const rvit_session_desc desc = policy_desc(policy, N_IMAGES);
             const float *images = toy_images(m, N_IMAGES, 3);
             const uint8_t *keep = mask_of(m, policy);
@@ -98,22 +99,22 @@ static void an_overflow_of_float16(void **state)
         }
 }
 
-/* Logits stay on the device: what else the host is given tells, each output by itself, and nothing if nothing is. */
+/* If the logits are written to device memory, each other output that the host reads is checked. Without any, nothing is. */
 static void each_output(void **state)
 {
     (void)state;
     static const struct {
-        int32_t output, block; /* block: whose MLP overflows */
+        int32_t output, block; /* block: its MLP overflows */
         const char *what;
     } cases[] = {{0, 0, NULL},
                  {RVIT_OUTPUT_POOLED, 3, "its pooled rows are not finite"},
                  {RVIT_OUTPUT_FEATURES, 3, "its features are not finite"},
                  {RVIT_OUTPUT_BLOCK_FEATURES, 1, "its block features are not finite"},
-                 {RVIT_OUTPUT_BLOCK_FEATURES, 3, NULL}, /* of a block before it */
+                 {RVIT_OUTPUT_BLOCK_FEATURES, 3, NULL}, /* the features are those of block 2 */
                  {RVIT_OUTPUT_CLS_ATTENTION, 1, "its attention weights of the CLS token are not finite"},
                  {RVIT_OUTPUT_RECEIVED_ATTENTION, 1, "its received attention weights are not finite"}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        const toy *m = massive(cases[c].block);
+        const toy *m = overflowing(cases[c].block);
         rvit_buffer *logits = NULL;
         expect_ok(rvit_buffer_create(H.device[DEVICE], N_IMAGES * CLASSES * 4, RVIT_BUFFER_DEVICE, &logits));
         rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_NONE, -1, NULL, 0);
@@ -131,8 +132,8 @@ static void each_output(void **state)
     }
 }
 
-/* One patch overflows in the last MLP, behind all attention: its row of the features tells, though the logits are those of float32. The
-   first hidden value of that block is large for this patch only, because its weight is the patch's row. */
+/* One patch overflows in the last MLP, after all attention. Its row of the features shows it, and the logits remain correct. The first
+   hidden value of that block is large only for this patch, because its weight is the patch's row. */
 static void one_row_of_the_features(void **state)
 {
     (void)state;
@@ -162,9 +163,9 @@ static void one_row_of_the_features(void **state)
     expect_ok(run(open_session(open_model(m, RVIT_F16), &desc), images, NULL));
 }
 
-/* Pixels of the host are to blame if they are not finite or far from any image's, whatever the policy and the type; the others have their
-   results. Pixels that the device has may be. */
-static void blame(void **state)
+/* Host pixels are named as the cause if they are not finite or too large, whatever the policy and the type; the other images have results.
+   Device pixels are named as a possible cause. */
+static void bad_pixels(void **state)
 {
     (void)state;
     static const float values[] = {NAN, INFINITY, 1e30f, 7e4f};
@@ -173,7 +174,7 @@ static void blame(void **state)
     for (int policy = RVIT_PRUNE_NONE; policy <= LAST_POLICY; policy = next_policy(policy)) {
         const rvit_session_desc desc = policy_desc(policy, N_IMAGES);
         rvit_session *session = open_session(models[policy % 2], &desc);
-        for (int v = 0; v < 2 + 2 * (policy % 2); v++) { /* the others are too much for float16 only */
+        for (int v = 0; v < 2 + 2 * (policy % 2); v++) { /* the last two values are too large only for float16 */
             float *images = toy_images(m, N_IMAGES, 6);
             images[m->pixels + 100] = values[v];
             assert_int_equal(run(session, images, mask_of(m, policy)), RVIT_INVALID_ARGUMENT);
@@ -210,18 +211,19 @@ static double largest_input(const rvit_session *session, int32_t layer)
     return most;
 }
 
-/* No input of a layer is above what the weights allow. auto takes no float16 that could overflow, nor do 8 bits beside themselves. */
-static void float16_is_chosen_where_it_holds(void **state)
+/* No input of a layer exceeds the bound that follows from the weights. AUTO and quantized models choose float16 only if it cannot overflow.
+ */
+static void float16_is_chosen_within_its_range(void **state)
 {
     (void)state;
     for (int block = -1; block < DEPTH; block += 2) {
-        const toy *m = block < 0 ? toy_new(&spec) : massive(block);
-        rvit_checkpoint *checkpoint = open_checkpoint(m, "reach.safetensors");
+        const toy *m = block < 0 ? toy_new(&spec) : overflowing(block);
+        rvit_checkpoint *checkpoint = open_checkpoint(m, "bound.safetensors");
         double most = 0;
-        char where[RVIT_BOUND_NAME], place[RVIT_BOUND_NAME];
-        expect_ok(rvit_float16_bound(H.device[DEVICE], checkpoint, &most, where));
-        snprintf(place, sizeof place, "fc1 of block %d", block);
-        assert_true(block < 0 || strcmp(where, place) == 0);
+        char layer_name[RVIT_BOUND_NAME], expected[RVIT_BOUND_NAME];
+        expect_ok(rvit_float16_bound(H.device[DEVICE], checkpoint, &most, layer_name));
+        snprintf(expected, sizeof expected, "fc1 of block %d", block);
+        assert_true(block < 0 || strcmp(layer_name, expected) == 0);
         rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_NONE, -1, NULL, 0);
         desc.trace = RVIT_TRACE_INPUTS;
         rvit_session *session = open_session(open_model(m, RVIT_F32), &desc);
@@ -241,5 +243,5 @@ static void float16_is_chosen_where_it_holds(void **state)
     }
 }
 
-SUITE(finite_suite, MODEL_TEST(float16_is_chosen_where_it_holds), MODEL_TEST(an_overflow_of_float16), MODEL_TEST(each_output),
-      MODEL_TEST(one_row_of_the_features), MODEL_TEST(blame));
+SUITE(finite_suite, MODEL_TEST(float16_is_chosen_within_its_range), MODEL_TEST(float16_overflow), MODEL_TEST(each_output),
+      MODEL_TEST(one_row_of_the_features), MODEL_TEST(bad_pixels));

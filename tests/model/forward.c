@@ -1,5 +1,5 @@
-/* The forward against float64. Pruned ones take the device's own decisions, which are checked apart, by margin: where the last bits of
-   two scores decide, either token may stay. */
+/* Compares forwards with float64. The float64 forward uses the device's pruning decisions, which are checked separately: if two scores
+   differ only by rounding, either token may be kept. */
 #include "model.h"
 
 #include <math.h>
@@ -23,8 +23,8 @@ static const toy_spec *const specs[] = {&small, &two_heads, &distilled, &stored_
 #define N_SPECS ((int)(sizeof specs / sizeof specs[0]))
 
 static const rvit_dtype types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
-/* 16 bits: twice what storage alone costs these random weights (3.0e-3 and 4.2e-2 on the CPU, which sums in float32); other backends round
-   attention's weights too. */
+/* 16-bit types: twice the error on the CPU (3.0e-3 and 4.2e-2), which sums in float32 and rounds only stored values. Other backends also
+   round the attention weights. */
 static const double tolerances[] = {1e-4, 6e-3, 8.4e-2};
 
 static void expect_logits(const toy *m, const float *got, const double *wanted, double tolerance, const char *what)
@@ -53,7 +53,7 @@ static void dense(void **state)
         }
 }
 
-/* The stages that the session took for an image. */
+/* The session's decisions for an image. */
 static void stages_of(const rvit_session *session, const rvit_session_desc *desc, int32_t image, toy_stage *stages)
 {
     for (int32_t s = 0; s < desc->prune->n_blocks; s++) {
@@ -118,9 +118,9 @@ void expect_decision(const toy *m, const toy_stage *s, rvit_prune_type type, dou
     for (int32_t t = m->n_prefix; t < s->n_before; t++) {
         const int kept = is_kept(s, s->before[t]);
         if (scores[t] > least * (1 + margin) && !kept)
-            fail_msg("token %d scores %g and was dropped; the %d-th best is %g", s->before[t], scores[t], k, least);
+            fail_msg("token %d has score %g and was dropped; the %d-th best score is %g", s->before[t], scores[t], k, least);
         if (scores[t] < most * (1 - margin) && kept)
-            fail_msg("token %d scores %g and was kept; the best to be dropped is %g", s->before[t], scores[t], most);
+            fail_msg("token %d has score %g and was kept; the best score to be dropped is %g", s->before[t], scores[t], most);
     }
     for (int32_t t = first; t < m->n_prefix; t++)
         n_in_prefix += scores[t] >= least * (1 - margin);
@@ -169,7 +169,7 @@ static void pruned_by_a_policy(void **state)
                 }
 }
 
-/* Without blocks and keep, the policy's own: l2 after block 3 at 0.5, evit in blocks 3, 6 and 9 at 0.7. */
+/* The defaults of blocks and keep: l2 after block 3 with keep 0.5, evit in blocks 3, 6 and 9 with keep 0.7. */
 static void policy_defaults(void **state)
 {
     (void)state;
@@ -185,13 +185,13 @@ static void policy_defaults(void **state)
         const float *explicit = run_session(open_session(model, &pairs[i][1]), m, images, 2, NULL);
         assert_memory_equal(defaults, explicit, 2 * 5 * sizeof(float));
     }
-    /* Other decisions, other logits: the comparison can fail. */
+    /* The comparison can fail: other decisions give other logits. */
     const float *l2 = run_session(open_session(model, &pairs[0][0]), m, images, 2, NULL);
     const float *evit = run_session(open_session(model, &pairs[1][0]), m, images, 2, NULL);
     assert_memory_not_equal(l2, evit, 2 * 5 * sizeof(float));
 }
 
-/* Masks given with the run, one stage and two; a later stage cannot bring back what an earlier one dropped. */
+/* Keep masks with one stage and with two. A later stage cannot restore tokens that an earlier stage dropped. */
 static void pruned_by_a_mask(void **state)
 {
     (void)state;
@@ -207,7 +207,7 @@ static void pruned_by_a_mask(void **state)
                 uint8_t *keep = scratch((size_t)(n_stages * N_IMAGES * m->tokens));
                 for (int32_t j = 0; j < n_stages * N_IMAGES * m->tokens; j++)
                     keep[j] = (uint8_t)(j % m->tokens < m->n_prefix ? 1 : random_below(3) ? 200 : 0);
-                /* One image keeps its prefix only, from the last stage on. */
+                /* After the last stage, one image has only its prefix. */
                 memset(keep + ((n_stages - 1) * N_IMAGES + 1) * m->tokens + m->n_prefix, 0, (size_t)(m->tokens - m->n_prefix));
                 const rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_MASK, -1, blocks, n_stages);
                 rvit_session *session = open_session(open_model(m, types[t]), &desc);
@@ -234,15 +234,15 @@ static void pruned_by_a_mask(void **state)
             }
 }
 
-/* Merged rows stand where the row stood that others were merged into. */
+/* A merged row has the position of the row that others were merged into. */
 static void merged(void **state)
 {
     (void)state;
     enum { N_IMAGES = 3, STAGES = 3 };
-    static const toy_spec *const of[] = {&rotary, &two_heads};
+    static const toy_spec *const tome_specs[] = {&rotary, &two_heads};
     static const int32_t blocks[STAGES] = {0, 1, 2};
     for (int i = 0; i < 2; i++) {
-        const toy *m = toy_new(of[i]);
+        const toy *m = toy_new(tome_specs[i]);
         const float *images = toy_images(m, N_IMAGES, 16);
         rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_TOME, -1, blocks, STAGES);
         prune_in(&desc)->merges = 6;
@@ -257,7 +257,7 @@ static void merged(void **state)
     }
 }
 
-/* Without fusing, pruning between attention and MLP is pruning after the block: the MLP is one of tokens. */
+/* Without fusing, pruning between attention and MLP equals pruning after the block, because the MLP works on each token separately. */
 static void evit_equals_a_mask_after_the_block(void **state)
 {
     (void)state;

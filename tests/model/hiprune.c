@@ -1,11 +1,11 @@
-/* The policy hiprune against float64, in models with a CLS token and without. */
+/* Compares the policy hiprune with float64, in models with a CLS token and without. */
 #include "model.h"
 
 #include "core/plan/policy.h"
 #include "reference/hiprune.h"
 #include "tools/cli/session_results.h"
 
-enum { N_IMAGES = 4, LAST = 3 }; /* the last block but one */
+enum { N_IMAGES = 4, LAST = 3 }; /* the second to last block */
 
 #define SIZES .dim = 128, .depth = 5, .mlp = 256, .patch_size = 8, .n_classes = 7, .stored = RVIT_F32
 static const toy_spec cls = {SIZES, .image_size = 64, .seed = 101};
@@ -16,7 +16,7 @@ static const toy_spec *const specs[] = {&cls, &map, &mean, &registers};
 enum { N_SPECS = sizeof specs / sizeof specs[0] };
 
 static const rvit_dtype types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
-static const double tolerances[] = {1e-4, 6e-3, 8.4e-2}, margins[] = {1e-4, 1e-2, 8e-2}; /* as forward.c */
+static const double tolerances[] = {1e-4, 6e-3, 8.4e-2}, margins[] = {1e-4, 1e-2, 8e-2}; /* the same as in forward.c */
 
 typedef struct setting {
     double keep, alpha;
@@ -31,7 +31,7 @@ static rvit_session_desc desc_of(const setting *s)
     return desc;
 }
 
-/* The patches of an image that float64 keeps, and how close it was to others. */
+/* Computes the patches that float64 keeps, and returns the margin of the decision. */
 static double choose(const toy *m, const setting *s, const float *image, const toy_stage *left, uint8_t *taken, double *logits)
 {
     const int32_t n = m->tokens - m->n_prefix;
@@ -52,7 +52,7 @@ static double choose(const toy *m, const setting *s, const float *image, const t
     return hiprune_plainly(&p, anchors, taken);
 }
 
-/* Returns how many images have another choice, which must have been close. */
+/* Returns the number of images with other decisions than float64, which is allowed only if the margin is small. */
 static int check(const toy *m, int type, const setting *s)
 {
     const int32_t n = m->tokens - m->n_prefix;
@@ -74,7 +74,7 @@ static int check(const toy *m, int type, const setting *s)
             else
                 kept[left.kept[t] - m->n_prefix] = 1;
         if (memcmp(kept, taken, (size_t)n) && margin > margins[type])
-            fail_msg("model %d, %s, keep %g, alpha %g, image %d: not the tokens that float64 keeps, which had a margin of %g",
+            fail_msg("model %d, %s, keep %g, alpha %g, image %d: the kept tokens differ from float64, with a margin of %g",
                      (int)m->spec.seed, rvit_enum_name(RVIT_ENUM_DTYPE, types[type]), s->keep, s->alpha, i, margin);
         n_close += memcmp(kept, taken, (size_t)n) != 0;
         for (int32_t c = 0; c < m->spec.n_classes; c++) {
@@ -88,10 +88,10 @@ static int check(const toy *m, int type, const setting *s)
     return n_close;
 }
 
-static void as_float64_chooses(void **state)
+static void matches_float64(void **state)
 {
     (void)state;
-    /* One anchor; several, as many as there may be; none; the same block; a block before the last but one. */
+    /* One anchor; several; the most possible; none; the object block is the pruned block; an earlier block than the default. */
     static const setting settings[] = {{0.5, 0.1, LAST, 1}, {0.8, 0.5, LAST, 0},    {0.6, 1, LAST, 1},
                                        {0.5, 0, LAST, 2},   {0.4, 0.8, LAST, LAST}, {0.9, 0.4, 2, 1}};
     for (int t = 0; t < n_types(); t++) {
@@ -115,22 +115,22 @@ static void defaults(void **state)
     const float *images = toy_images(m, N_IMAGES, 8);
     rvit_model *model = open_model(m, RVIT_F32);
     const size_t size = (size_t)(N_IMAGES * m->spec.n_classes) * sizeof(float);
-    static const setting given = {0.5, 0.1, LAST, 1}, others[] = {{0.5, 0, LAST, 1}, {0.5, 0.1, LAST, 0}};
-    const rvit_session_desc plain = session_desc(N_IMAGES, RVIT_PRUNE_HIPRUNE, -1, NULL, 0), explicit = desc_of(&given);
+    static const setting values = {0.5, 0.1, LAST, 1}, others[] = {{0.5, 0, LAST, 1}, {0.5, 0.1, LAST, 0}};
+    const rvit_session_desc plain = session_desc(N_IMAGES, RVIT_PRUNE_HIPRUNE, -1, NULL, 0), explicit = desc_of(&values);
     const float *wanted = run_session(open_session(model, &explicit), m, images, N_IMAGES, NULL);
     assert_memory_equal(run_session(open_session(model, &plain), m, images, N_IMAGES, NULL), wanted, size);
     for (int i = 0; i < 2; i++) {
         const rvit_session_desc other = desc_of(&others[i]);
         assert_memory_not_equal(run_session(open_session(model, &other), m, images, N_IMAGES, NULL), wanted, size);
     }
-    /* An early stage takes the object block with it. */
+    /* If the stage is earlier than the default object block, the default follows it. */
     rvit_session_desc early = plain;
     prune_in(&early)->n_blocks = 1;
     (void)open_session(model, &early);
     assert_int_equal(session_n_stages(open_session(model, &early)), 1);
 }
 
-/* Halves go to the even number; five places for each anchor are there. */
+/* The number of anchors is rounded to nearest even, and limited to a fifth of the kept patches. */
 static void counts(void **state)
 {
     (void)state;
@@ -207,5 +207,5 @@ static void bad_descs(void **state)
     assert_null(session);
 }
 
-SUITE(hiprune_suite, MODEL_TEST(as_float64_chooses), MODEL_TEST(defaults), MODEL_TEST(counts), MODEL_TEST(object_blocks),
+SUITE(hiprune_suite, MODEL_TEST(matches_float64), MODEL_TEST(defaults), MODEL_TEST(counts), MODEL_TEST(object_blocks),
       MODEL_TEST(bad_descs));

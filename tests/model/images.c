@@ -44,7 +44,7 @@ static rvit_image random_image(void)
     return image;
 }
 
-/* The rows that the op makes of one image by itself: f32 [n_rows, 3 * PATCH * PATCH]. */
+/* The rows that the preprocess op writes for one image: f32 [n_rows, 3 * PATCH * PATCH]. */
 static const float *rows_of(const rvit_image *image, const rvit_image_recipe *recipe, int32_t n_rows)
 {
     const size_t size = (size_t)n_rows * 3 * PATCH * PATCH * sizeof(float);
@@ -71,7 +71,7 @@ static const float *rows_of(const rvit_image *image, const rvit_image_recipe *re
     return rows;
 }
 
-/* Each image preprocessed by itself, as float32 planes: [n, 3, SIDE, SIDE]. */
+/* Each image preprocessed separately, as float32 planes: [n, 3, SIDE, SIDE]. */
 static float *planes_of(const rvit_image *images, int32_t n, const rvit_image_recipe *recipe)
 {
     enum { LINE = SIDE / PATCH };
@@ -94,7 +94,7 @@ static rvit_stats stats_of(const rvit_session *session)
     return stats;
 }
 
-/* Submits of a run. On CUDA, one of them sends the images. */
+/* Submits per run. On CUDA, one of them copies the images to the device. */
 static int64_t dispatches(void)
 {
     return H.info.backend == RVIT_BACKEND_CUDA ? 2 : 1;
@@ -144,7 +144,7 @@ static void images_equal_their_planes(void **state)
     run_policy(m, model, RVIT_PRUNE_TOME, RVIT_PROCESSOR_TIMM, 1);
 }
 
-/* A planar float32 image beside an 8-bit one, with a float16 model. */
+/* A planar float32 image and an 8-bit image in one batch, with a float16 model. */
 static void planar_images_run_beside_others(void **state)
 {
     (void)state;
@@ -184,7 +184,7 @@ static void bad_images_are_refused(void **state)
     rvit_session *plain = open_session(model, &desc);
     desc.input = RVIT_INPUT_IMAGES;
     desc.input_bytes = ROOM;
-    expect_status(rvit_session_create(model, &desc, &session), RVIT_UNSUPPORTED, "mean"); /* a toy's checkpoint has none */
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_UNSUPPORTED, "mean"); /* toy checkpoints have no recipe */
     desc.recipe = &recipe;
     desc.input_bytes = 64;
     expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "input_bytes is 64");

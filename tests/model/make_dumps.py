@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""Reference outputs of timm's, Hugging Face's and torchvision's Vision Transformers, in float64, for weights and images that anyone can make
-again. Needs torch, torchvision, timm, transformers, safetensors and numpy from PyPI.
+"""Computes float64 reference outputs of the Vision Transformers of timm, Hugging Face and torchvision, for reproducible weights and images.
+Needs torch, torchvision, timm, transformers, safetensors and numpy from PyPI.
 
   make_dumps.py --out FILE
-      Small models of every kind, a line of JSON each: names and shapes of the tensors as the library in question names them, how each was
-      filled, and the outputs; and how far the library itself is off in float16 and bfloat16. Lines of other models stay. This made
-      tests/model/dumps.jsonl, which test_dumps reads.
+      Writes a line of JSON for each small model: the library's tensor names, their shapes, how each tensor is filled, the outputs, and the
+      errors of the library itself in float16 and bfloat16. Lines of other models stay. This made tests/model/dumps.jsonl, which test_dumps
+      reads.
   make_dumps.py --errors FILE
-      Measures only the errors, for the dumps that are in FILE, and writes them there.
+      Measures the float16 and bfloat16 errors again, and updates the dumps in FILE.
   make_dumps.py --full PROGRAM [--only TEXT] [--keep DIR]
-      Models of full size, with checkpoint files written by safetensors and transformers, and runs PROGRAM (test_dumps) over them, which
-      prints the largest differences. Takes some minutes and 6 GB of memory; the files go to a temporary folder, or to DIR and stay.
+      Writes checkpoints of full-size models with safetensors and transformers, and runs PROGRAM (test_dumps) on each; it prints the
+      largest differences. Takes some minutes and 6 GB of memory. The files are temporary unless --keep names a folder.
 
-How values are made: noise(stream, i) = ((mix(stream * 2^32 + i) >> 53) - 1024) / 1024, where mix is the finaliser of splitmix64. The k-th
-tensor of a model is offset + 2^-shift * noise(k, i), in float32, rounded to the file's type; image n is 2 * noise(2^20 + n, i). Of images
-of grids of their own that is the order of their patches, each in the order (y, x, channel); of Qwen's the rows of pixel_values.
+Values: noise(stream, i) = ((mix(stream * 2^32 + i) >> 53) - 1024) / 1024, where mix is the finaliser of splitmix64. The k-th tensor of a
+model is offset + 2^-shift * noise(k, i), in float32, rounded to the file's type. Image n is 2 * noise(2^20 + n, i). A variable-resolution
+image is filled patch by patch, each in the order (y, x, channel); a Qwen image in the order of pixel_values.
 """
 import argparse
 import copy
@@ -39,7 +39,7 @@ try:
 except ImportError as error:
     sys.exit(f"make_dumps.py: {error}; it needs torch, torchvision, timm, transformers, safetensors and numpy from PyPI")
 
-OWN, BICUBIC, BILINEAR = 0, 1, 2  # rvit_resample; OWN: what the model itself does
+OWN, BICUBIC, BILINEAR = 0, 1, 2  # rvit_resample; OWN: the model's own method
 IMAGE_STREAM = 1 << 20
 TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 NARROW = {"f16": torch.float16, "bf16": torch.bfloat16}
@@ -50,7 +50,7 @@ def arguments():
     parser.add_argument("--out", type=pathlib.Path, metavar="FILE", help="write the small dumps to this file")
     parser.add_argument("--errors", type=pathlib.Path, metavar="FILE", help="measure the 16-bit errors of the small dumps there")
     parser.add_argument("--full", metavar="PROGRAM", help="make large models and run test_dumps over them")
-    parser.add_argument("--only", default="", help="those models whose name holds this")
+    parser.add_argument("--only", default="", help="only models with this text in their name")
     parser.add_argument("--keep", type=pathlib.Path, help="leave the large files in this folder")
     options = parser.parse_args()
     if not (options.out or options.full or options.errors):
@@ -69,7 +69,7 @@ def noise(stream, n):
 
 
 def filling(name, shape):
-    """offset and shift of a tensor: so that activations stay of the order of 1 and logits tell images apart."""
+    """offset and shift of a tensor, chosen to keep activations near 1 and to make the logits of images differ."""
     if "gamma" in name or "lambda1" in name:
         return 0.5, 1
     if ("norm" in name or "ln_" in name or ".ln." in name) and name.endswith("weight"):
@@ -84,7 +84,7 @@ def filling(name, shape):
 
 
 def fill(shapes, dtype):
-    """name -> tensor of that type, and the description of how they were filled."""
+    """Returns the tensors by name, and a list of how each was filled."""
     tensors, described = {}, []
     for index, (name, shape) in enumerate(shapes.items()):
         offset, shift = filling(name, shape)
@@ -95,57 +95,57 @@ def fill(shapes, dtype):
 
 
 def images_of(n, size, channels=3):
-    """size: of an edge, or (height, width)."""
+    """size: the edge of a square image, or (height, width)."""
     height, width = size if isinstance(size, (tuple, list)) else (size, size)
     values = [2 * noise(IMAGE_STREAM + i, channels * height * width) for i in range(n)]
     return torch.from_numpy(numpy.stack(values)).reshape(n, channels, height, width).double()
 
 
 def patches_of(grids, patch_size, channels=3):
-    """For each image [lines * columns, patch_size^2 * channels], a patch in the order (y, x, channel)."""
+    """The patches of each image, [lines * columns, patch_size^2 * channels]; each patch in the order (y, x, channel)."""
     width = patch_size * patch_size * channels
     return [torch.from_numpy(2 * noise(IMAGE_STREAM + i, h * w * width)).reshape(h * w, width).double() for i, (h, w) in enumerate(grids)]
 
 
-def bytes_of(i, size):
-    """Image i, [height, width, 3] in 8 bits."""
+def pixels_of(i, size):
+    """The 8-bit pixels of image i, [height, width, 3]."""
     values = numpy.floor((noise(IMAGE_STREAM + 1000 + i, 3 * size[0] * size[1]) + 1) * 128)
     return values.astype(numpy.uint8).reshape(*size, 3)
 
 
 def image_of(patches, grid, patch_size):
-    """The image [1, channels, height, width] that these are the patches of."""
+    """Assembles patches to an image [1, channels, height, width]."""
     cut = patches.reshape(*grid, patch_size, patch_size, -1)
     return cut.permute(4, 0, 2, 1, 3).reshape(1, -1, grid[0] * patch_size, grid[1] * patch_size)
 
 
 def padded(patches, grids):
-    """Patches of several images as one tensor, with a mask of those that are there."""
-    most = max(len(p) for p in patches)
-    rows = torch.stack([torch.nn.functional.pad(p, (0, 0, 0, most - len(p))) for p in patches])
-    return rows, torch.tensor([[j < h * w for j in range(most)] for h, w in grids])
+    """The patches of several images, padded to one tensor, and the mask of the valid ones."""
+    longest = max(len(p) for p in patches)
+    rows = torch.stack([torch.nn.functional.pad(p, (0, 0, 0, longest - len(p))) for p in patches])
+    return rows, torch.tensor([[j < h * w for j in range(longest)] for h, w in grids])
 
 
 class Dump:
-    """A model to be: shapes (name -> shape, as a checkpoint has them), trained_size, build(tensors, images), which makes it in float64, and
-    run(model, images)."""
+    """A model to dump. Subclasses set shapes (tensor name -> shape, as in a checkpoint) and trained_size, and define run(model, images) and
+    build(tensors, images), which returns the float64 model."""
 
     features = False
     config = None
-    preprocessor = None  # a preprocessor_config.json
-    grids = ()  # of native resolution: lines and columns of each image
-    prunes = ()  # what to prune by, as rvit_prune_desc has it: policy, blocks, keep, merges
+    preprocessor = None  # the content of preprocessor_config.json
+    grids = ()  # with variable resolution: (lines, columns) of each image
+    prunes = ()  # prune settings as in rvit_prune_desc: policy, blocks, keep, merges
 
     def __init__(self, name, source, n_images=2, dtype="F32", run_at=0, resample=OWN):
         self.name, self.source, self.n_images, self.dtype = name, source, n_images, dtype
         self.run_at, self.resample = run_at, resample
 
-    def native(self, *grids, prunes=(), preprocessor=None):
+    def with_grids(self, *grids, prunes=(), preprocessor=None):
         self.grids, self.prunes, self.n_images, self.preprocessor = grids, prunes, len(grids), preprocessor
         return self
 
     def run_grids(self, tensors, dtype):
-        """Each image by itself."""
+        """Runs each image in a batch of its own."""
         rows = []
         for patches, grid in zip(patches_of(self.grids, self.patch_size), self.grids):
             image = image_of(patches, grid, self.patch_size)
@@ -153,7 +153,7 @@ class Dump:
         return torch.cat(rows)
 
     def evaluate(self, tensors):
-        """The outputs in float64, and the largest errors of the model itself, turned to 16 bits."""
+        """The float64 outputs, and the largest errors of the same model in each 16-bit type."""
         if self.grids:
             tensors = {key: value.double() for key, value in tensors.items()}
             with torch.no_grad():
@@ -194,7 +194,7 @@ class Dump:
 
 
 def resampled(table, n_prefix, size, mode):
-    """A position table [1, n_prefix + n, dim] brought to a grid of that size."""
+    """Resamples a position table [1, n_prefix + n, dim] to a grid of size x size."""
     old = math.isqrt(table.shape[1] - n_prefix)
     grid = table[:, n_prefix:].reshape(1, old, old, -1).permute(0, 3, 1, 2)
     grid = torch.nn.functional.interpolate(grid, size=(size, size), mode=mode, align_corners=False)
@@ -202,7 +202,8 @@ def resampled(table, n_prefix, size, mode):
 
 
 class Timm(Dump):
-    """arch: a name of timm's. rename: pairs that make the file's names of timm's. extra: shapes that the file has instead, or beside."""
+    """arch: timm's name of the architecture. rename: pairs (timm's name, name in the file). extra: shapes that the file adds or replaces.
+    """
 
     def __init__(self, name, arch, rename=(), extra=None, n_images=2, dtype="F32", run_at=0, resample=OWN, **kwargs):
         super().__init__(name, f"timm {timm.__version__}, torch {torch.__version__}", n_images, dtype, run_at, resample)
@@ -224,7 +225,7 @@ class Timm(Dump):
 
     def build(self, tensors, images):
         model = self.create(img_size=tuple(images.shape[-2:])).double()
-        if "register_tokens" not in tensors:  # timm's own filter knows DINOv2's names
+        if "register_tokens" not in tensors:  # timm's own filter renames DINOv2's tensors
             for ours, theirs in self.rename:
                 tensors = {key.replace(theirs, ours): value for key, value in tensors.items()}
         if self.resample != OWN:
@@ -239,7 +240,7 @@ class Timm(Dump):
 
 
 class TimmNaFlex(Timm):
-    """timm's NaFlexViT: all images in one padded batch."""
+    """timm's NaFlexViT, which runs all images in one padded batch."""
 
     def __init__(self, name, arch, **kwargs):
         Dump.__init__(self, name, f"timm {timm.__version__}, torch {torch.__version__}")
@@ -253,21 +254,21 @@ class TimmNaFlex(Timm):
         model = self.create().double()
         model.load_state_dict(tensors)
         rows, valid = padded(patches_of(self.grids, self.patch_size), self.grids)
-        cells = torch.zeros((*valid.shape, 2), dtype=torch.int64)
+        coords = torch.zeros((*valid.shape, 2), dtype=torch.int64)
         for i, (height, width) in enumerate(self.grids):
-            cells[i, : height * width] = torch.tensor([(y, x) for y in range(height) for x in range(width)])
-        return model.to(dtype)({"patches": rows.to(dtype), "patch_coord": cells, "patch_valid": valid})
+            coords[i, : height * width] = torch.tensor([(y, x) for y in range(height) for x in range(width)])
+        return model.to(dtype)({"patches": rows.to(dtype), "patch_coord": coords, "patch_valid": valid})
 
 
 CONFIGS = ("Siglip2Vision", "Siglip2", "ViT", "DeiT", "Dinov2WithRegisters", "Dinov2", "DINOv3ViT", "CLIPVision", "CLIP", "SiglipVision", "Siglip", "Aimv2Vision",
            "Aimv2")
 JOINT = ("CLIPModel", "SiglipModel", "Siglip2Model", "Aimv2Model")  # image and text
-POOLED = ("SiglipVisionModel", "Siglip2VisionModel", "Aimv2VisionModel")  # give a pooled vector, unless they have no head
+POOLED = ("SiglipVisionModel", "Siglip2VisionModel", "Aimv2VisionModel")  # return a pooled vector if they have a head
 
 
 class HuggingFace(Dump):
-    """kind: a class of transformers. shard_size: how large the files are at most, with an index. memory: the names of the state_dict, not
-    those of files. The rest goes to the config."""
+    """kind: a class of transformers. shard_size: the largest file; saves shards with an index. memory: use the tensor names of the
+    state_dict, not of files. kwargs go to the config."""
 
     def __init__(self, name, kind, n_images=2, dtype="F32", run_at=0, shard_size=None, memory=False, **kwargs):
         super().__init__(name, f"transformers {transformers.__version__}, torch {torch.__version__}", n_images, dtype, run_at, OWN)
@@ -285,11 +286,11 @@ class HuggingFace(Dump):
             config = json.loads(pathlib.Path(folder, "config.json").read_text())
         if memory:
             self.shapes = {key: tuple(value.shape) for key, value in self.kind(self.model_config).state_dict().items()}
-        noise_of = ("id2label", "label2id", "transformers_version", "dtype", "initializer_range", "text_config")
-        self.config = {key: value for key, value in config.items() if key not in noise_of}
+        ignored = ("id2label", "label2id", "transformers_version", "dtype", "initializer_range", "text_config")
+        self.config = {key: value for key, value in config.items() if key not in ignored}
 
     def load(self, tensors):
-        """Through from_pretrained, which knows how the names of files stand for those in memory."""
+        """Loads with from_pretrained, which maps the tensor names of files to those in memory."""
         if self.memory:
             model = self.kind(self.model_config).to(next(iter(tensors.values())).dtype).eval()
             model.load_state_dict(tensors)
@@ -305,7 +306,7 @@ class HuggingFace(Dump):
         return model
 
     def run(self, model, images):
-        # DINOv2's always do, AIMv2's never.
+        # DINOv2 always interpolates, AIMv2 never does.
         kind = self.kind.__name__
         choice = {} if "dino" in kind.lower() or "Aimv2" in kind else {"interpolate_pos_encoding": bool(self.run_at or self.grids)}
         if kind in JOINT:
@@ -326,15 +327,15 @@ class HuggingFace(Dump):
 
 
 class HuggingFaceNaFlex(HuggingFace):
-    """SigLIP2 of NaFlex: all images in one padded batch."""
+    """SigLIP2 NaFlex, which runs all images in one padded batch."""
 
     def run_grids(self, tensors, dtype):
         rows, valid = padded(patches_of(self.grids, self.patch_size), self.grids)
-        given = {"pixel_values": rows.to(dtype), "pixel_attention_mask": valid.int(), "spatial_shapes": torch.tensor(self.grids)}
+        inputs = {"pixel_values": rows.to(dtype), "pixel_attention_mask": valid.int(), "spatial_shapes": torch.tensor(self.grids)}
         model = self.load(tensors).to(dtype)
         if self.kind.__name__ in JOINT:
-            return model.get_image_features(**given).pooler_output
-        out = model(**given)
+            return model.get_image_features(**inputs).pooler_output
+        out = model(**inputs)
         return out.pooler_output if self.pooled else out.logits
 
     def run_pruned(self, tensors, prune):
@@ -345,9 +346,9 @@ class HuggingFaceNaFlex(HuggingFace):
 
 
 class HuggingFaceQwen(Dump):
-    """A vision encoder of Qwen. kind: a class of transformers, of the encoder only. prefix: of its tensors in a file, which then has others
-    beside them; its config is that of a published file. rows: whether the dump has
-    every third of those of the last block too. sizes: heights and widths of the images that it has the outputs of."""
+    """A vision encoder of Qwen. kind: its class in transformers. prefix: of its tensors in a file; such a file also has tensors of the
+    language model and the config of a published file. rows: also dump every third row of the last block. sizes: (height, width) of 8-bit
+    images, dumped with their outputs."""
 
     def __init__(self, name, kind, prefix="", dtype="F32", rows=False, sizes=(), **kwargs):
         super().__init__(name, f"transformers {transformers.__version__}, torch {torch.__version__}", dtype=dtype)
@@ -360,8 +361,8 @@ class HuggingFaceQwen(Dump):
         model_type = self.model_config.model_type.removesuffix("_vision")
         self.config = {"model_type": model_type, "vision_config": {"model_type": model_type, "in_chans": 3, **kwargs}}
         if not prefix:
-            noise_of = ("transformers_version", "dtype", "initializer_range")
-            self.config = {key: value for key, value in json.loads(self.model_config.to_json_string()).items() if key not in noise_of}
+            ignored = ("transformers_version", "dtype", "initializer_range")
+            self.config = {key: value for key, value in json.loads(self.model_config.to_json_string()).items() if key not in ignored}
         elif prefix == "visual.":
             self.shapes.update({"model.embed_tokens.weight": (3, 4), "lm_head.weight": (3, 4)})
         else:
@@ -381,8 +382,8 @@ class HuggingFaceQwen(Dump):
     def run_grids(self, tensors, dtype):
         return self.run_encoder(tensors, dtype)[0]
 
-    def moved_by(self, mistake, model, prune, merged):
-        """The largest difference that a mistake makes; None: it leaves another number of rows."""
+    def effect_of(self, mistake, model, prune, merged):
+        """The largest difference that a mistake causes, or None if it changes the number of rows."""
         images = zip(patches_of(self.grids, self.patch_size, 3 * self.model_config.temporal_patch_size), self.grids)
         wrong = [reference_pruned_qwen.encoder(model, patches, grid, prune, mistake)[0] for patches, grid in images]
         if any(len(a) != len(b) for a, b in zip(wrong, merged)):
@@ -393,12 +394,12 @@ class HuggingFaceQwen(Dump):
         model = self.load({key: value.double() for key, value in tensors.items()})
         images = zip(patches_of(self.grids, self.patch_size, 3 * self.model_config.temporal_patch_size), self.grids)
         merged, deepstack, kept, sizes = zip(*(reference_pruned_qwen.encoder(model, patches, grid, prune) for patches, grid in images))
-        unit = self.model_config.spatial_merge_size**2
-        found = {"left": [unit * len(squares) for squares in kept], "kept": kept, "sizes": sizes, "outputs": torch.cat(merged).tolist()}
+        group_size = self.model_config.spatial_merge_size**2
+        found = {"left": [group_size * len(groups) for groups in kept], "kept": kept, "sizes": sizes, "outputs": torch.cat(merged).tolist()}
         if prune["policy"] != "tome":
             found.pop("sizes")
         else:
-            found["mistakes"] = {mistake: self.moved_by(mistake, model, prune, merged) for mistake in reference_pruned_qwen.MISTAKES
+            found["mistakes"] = {mistake: self.effect_of(mistake, model, prune, merged) for mistake in reference_pruned_qwen.MISTAKES
                                  if mistake != "windows" or hasattr(self.model_config, "window_size")}
         if deepstack[0]:
             found["deepstack"] = [[[round(value, 7) for value in row] for row in torch.cat(one).tolist()] for one in zip(*deepstack)]
@@ -414,11 +415,11 @@ class HuggingFaceQwen(Dump):
             text["deepstack"] = [[[round(value, 7) for value in row] for row in one.tolist()] for one in deepstack]
         if self.sizes:
             colours = {"mean": [0.4814, 0.4578, 0.4082], "std": [0.2686, 0.2613, 0.2757]}
-            images = [bytes_of(i, size) for i, size in enumerate(self.sizes)]
+            images = [pixels_of(i, size) for i, size in enumerate(self.sizes)]
             values, grids, processor = reference_qwen.prepare(images, self.patch_size, **colours, least=256, most=2048)
             with torch.no_grad():
-                made = reference_qwen.run(self.load({key: value.double() for key, value in tensors.items()}), values.double(), grids)[0]
-            text["images"] = {"sizes": self.sizes, "grids": grids, "processor": processor, "outputs": made.tolist()}
+                merged = reference_qwen.run(self.load({key: value.double() for key, value in tensors.items()}), values.double(), grids)[0]
+            text["images"] = {"sizes": self.sizes, "grids": grids, "processor": processor, "outputs": merged.tolist()}
         if self.rows:
             text["rows"] = [[round(value, 7) for value in row] for row in rows.tolist()[::3]]
         text["outputs"] = outputs
@@ -426,7 +427,7 @@ class HuggingFaceQwen(Dump):
 
 
 class OpenClip(Timm):
-    """An encoder of open_clip: its names, which timm's own filter reads."""
+    """An encoder with open_clip's tensor names, which timm's own filter reads."""
 
     def __init__(self, name, arch, **kwargs):
         super().__init__(name, arch, **kwargs)
@@ -450,12 +451,12 @@ class OpenClip(Timm):
 
 
 class OpenClipTrunk(Timm):
-    """An encoder of timm in open_clip's files."""
+    """An encoder of timm in an open_clip checkpoint."""
 
     def __init__(self, name, arch, **kwargs):
         super().__init__(name, arch, **kwargs)
         self.shapes = {"visual.trunk." + key: shape for key, shape in self.shapes.items()}
-        # What a file of open_clip's has of the text.
+        # Tensors of the text model in an open_clip file.
         self.shapes.update({"text.token_embedding.weight": (3, 4), "logit_scale": ()})
         vision = {"timm_model_name": arch, "timm_model_pretrained": False, "timm_pool": "map", "timm_proj": "none",
                   "image_size": self.trained_size}
@@ -467,7 +468,7 @@ class OpenClipTrunk(Timm):
 
 
 class Torchvision(Dump):
-    """torchvision's VisionTransformer. Its files have no config: old_names: the MLP's of before torchvision 0.13."""
+    """torchvision's VisionTransformer. Its files have no config."""
 
     def __init__(self, name, **kwargs):
         super().__init__(name, f"torchvision {torchvision.__version__}, torch {torch.__version__}")
@@ -499,10 +500,10 @@ def small_models():
           "patch_size": 16, "num_labels": 10}
     clip = {key: value for key, value in hf.items() if key != "num_labels"}
     dinov2 = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "mlp_ratio": 2, "image_size": 56, "patch_size": 14}
-    own, own_64 = ({"pos_embed": (1, 1 + 16, dim), "mask_token": (1, dim)} for dim in (128, 64))
+    dinov2_128, dinov2_64 = ({"pos_embed": (1, 1 + 16, dim), "mask_token": (1, dim)} for dim in (128, 64))
     dinov3 = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128, "image_size": 64,
               "patch_size": 16}
-    turned = {**small, "num_heads": 2, "img_size": 64}
+    rotary = {**small, "num_heads": 2, "img_size": 64}
     clip_64 = {**clip, "hidden_size": 64, "intermediate_size": 128}
     text = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "vocab_size": 7,
             "max_position_embeddings": 3}
@@ -517,38 +518,38 @@ def small_models():
     encoder2_5, encoder3 = "Qwen2_5_VisionTransformerPretrainedModel", "Qwen3VLVisionModel"
     sizes = ((30, 50), (7, 40), (90, 61))
     mixed = ((4, 6), (2, 2), (10, 6), (2, 14))
-    of_squares = ({"policy": "l2", "blocks": [0], "keep": 0.6}, {"policy": "l2", "blocks": [0, 1], "keep": 0.7},
-                  {"policy": "received", "blocks": [1], "keep": 0.5},
-                  {"policy": "tome", "blocks": [0, 1], "merges": 2}, {"policy": "tome", "blocks": [0, 1, 2], "merges": 9},
-                  {"policy": "pixelprune", "blocks": [], "tau": 0.0, "std": 0.5, "tile": [2, 2], "step": 0.0},
-                  {"policy": "pixelprune", "blocks": [], "tau": 0.005, "std": 0.5, "tile": [2, 3], "step": 2**-7})
+    by_groups = ({"policy": "l2", "blocks": [0], "keep": 0.6}, {"policy": "l2", "blocks": [0, 1], "keep": 0.7},
+                 {"policy": "received", "blocks": [1], "keep": 0.5},
+                 {"policy": "tome", "blocks": [0, 1], "merges": 2}, {"policy": "tome", "blocks": [0, 1, 2], "merges": 9},
+                 {"policy": "pixelprune", "blocks": [], "tau": 0.0, "std": 0.5, "tile": [2, 2], "step": 0.0},
+                 {"policy": "pixelprune", "blocks": [], "tau": 0.005, "std": 0.5, "tile": [2, 3], "step": 2**-7})
     prunes = ({"policy": "l2", "blocks": [0], "keep": 0.6}, {"policy": "received", "blocks": [1], "keep": 0.5},
               {"policy": "tome", "blocks": [0, 1], "merges": 3},
               {"policy": "pixelprune", "blocks": [], "tau": 0.0, "std": 0.5, "tile": [2, 3], "step": 0.0},
               {"policy": "pixelprune", "blocks": [], "tau": 0.005, "std": 0.5, "tile": [2, 3], "step": 2**-7})
     return [
-        HuggingFaceNaFlex("naflex_siglip2", "Siglip2VisionModel", **naflex).native(
+        HuggingFaceNaFlex("naflex_siglip2", "Siglip2VisionModel", **naflex).with_grids(
             (2, 7), (5, 5), (8, 3), (1, 1), (6, 9), prunes=prunes, preprocessor={"image_mean": [0.5] * 3, "image_std": [0.5] * 3}),
         HuggingFaceNaFlex("naflex_siglip2_joint", "Siglip2Model", text_config={**text, "projection_size": 64}, vision_config=naflex
-                          ).native((3, 4), (7, 6)),
+                          ).with_grids((3, 4), (7, 6)),
         HuggingFaceNaFlex("naflex_siglip2_classifier", "Siglip2ForImageClassification", vision_config=naflex, num_labels=10
-                          ).native((3, 4), (7, 6)),
-        TimmNaFlex("naflex_timm_siglip", "naflexvit_base_patch16_siglip", **{**naflex_small, "num_classes": 0}).native((2, 7), (5, 5), (8, 3)),
-        TimmNaFlex("naflex_timm_gap", "naflexvit_base_patch16_gap", reg_tokens=3, **naflex_small).native((2, 7), (5, 5), (8, 3)),
-        HuggingFaceQwen("qwen2_5_vl", encoder2_5, prefix="visual.", rows=True, sizes=sizes, **qwen2_5).native(*mixed, prunes=of_squares),
-        HuggingFaceQwen("qwen2_5_vl_bare", encoder2_5, dtype="BF16", **{**qwen2_5, "window_size": 24}).native((14, 4), (2, 6)),
+                          ).with_grids((3, 4), (7, 6)),
+        TimmNaFlex("naflex_timm_siglip", "naflexvit_base_patch16_siglip", **{**naflex_small, "num_classes": 0}).with_grids((2, 7), (5, 5), (8, 3)),
+        TimmNaFlex("naflex_timm_gap", "naflexvit_base_patch16_gap", reg_tokens=3, **naflex_small).with_grids((2, 7), (5, 5), (8, 3)),
+        HuggingFaceQwen("qwen2_5_vl", encoder2_5, prefix="visual.", rows=True, sizes=sizes, **qwen2_5).with_grids(*mixed, prunes=by_groups),
+        HuggingFaceQwen("qwen2_5_vl_bare", encoder2_5, dtype="BF16", **{**qwen2_5, "window_size": 24}).with_grids((14, 4), (2, 6)),
         HuggingFaceQwen("qwen2_5_vl_heads_80", encoder2_5, prefix="model.visual.", **{**qwen2_5, "num_heads": 1, "hidden_size": 80, "depth": 2,
-                        "fullatt_block_indexes": [0]}).native((6, 4), (2, 4)),
-        HuggingFaceQwen("qwen3_vl", encoder3, prefix="model.visual.", rows=True, sizes=sizes, **qwen3).native(*mixed, prunes=of_squares),
-        HuggingFaceQwen("qwen3_vl_bare", encoder3, dtype="F16", **{**qwen3, "deepstack_visual_indexes": [1]}).native((14, 4), (2, 6)),
+                        "fullatt_block_indexes": [0]}).with_grids((6, 4), (2, 4)),
+        HuggingFaceQwen("qwen3_vl", encoder3, prefix="model.visual.", rows=True, sizes=sizes, **qwen3).with_grids(*mixed, prunes=by_groups),
+        HuggingFaceQwen("qwen3_vl_bare", encoder3, dtype="F16", **{**qwen3, "deepstack_visual_indexes": [1]}).with_grids((14, 4), (2, 6)),
         HuggingFaceQwen("qwen3_vl_heads_72", encoder3, prefix="visual.", **{**qwen3, "num_heads": 1, "hidden_size": 72, "depth": 2}
-                        ).native((6, 4), (2, 4)),
-        Timm("native_timm_distilled", "deit_tiny_distilled_patch16_224", img_size=64, **small).native((2, 3), (4, 4), (6, 5)),
-        Timm("native_timm_eva02", "eva02_base_patch14_224", mlp_ratio=2.671875, **{**turned, "img_size": 56}).native((2, 3), (4, 4), (5, 3)),
-        HuggingFace("native_hf_vit", "ViTForImageClassification", **hf).native((2, 3), (3, 3), (5, 4)),
-        HuggingFace("native_hf_clip", "CLIPVisionModelWithProjection", projection_dim=24, **clip_64).native((2, 3), (3, 3), (5, 4)),
-        HuggingFace("native_hf_dinov2", "Dinov2WithRegistersModel", num_register_tokens=3, **dinov2).native((2, 3), (4, 4), (6, 5)),
-        HuggingFace("native_hf_dinov3", "DINOv3ViTModel", num_register_tokens=3, **dinov3).native((2, 3), (4, 4), (6, 5)),
+                        ).with_grids((6, 4), (2, 4)),
+        Timm("native_timm_distilled", "deit_tiny_distilled_patch16_224", img_size=64, **small).with_grids((2, 3), (4, 4), (6, 5)),
+        Timm("native_timm_eva02", "eva02_base_patch14_224", mlp_ratio=2.671875, **{**rotary, "img_size": 56}).with_grids((2, 3), (4, 4), (5, 3)),
+        HuggingFace("native_hf_vit", "ViTForImageClassification", **hf).with_grids((2, 3), (3, 3), (5, 4)),
+        HuggingFace("native_hf_clip", "CLIPVisionModelWithProjection", projection_dim=24, **clip_64).with_grids((2, 3), (3, 3), (5, 4)),
+        HuggingFace("native_hf_dinov2", "Dinov2WithRegistersModel", num_register_tokens=3, **dinov2).with_grids((2, 3), (4, 4), (6, 5)),
+        HuggingFace("native_hf_dinov3", "DINOv3ViTModel", num_register_tokens=3, **dinov3).with_grids((2, 3), (4, 4), (6, 5)),
         Timm("timm_plain", "deit_tiny_patch16_224", img_size=64, num_classes=10, **larger),
         Timm("timm_distilled", "deit_tiny_distilled_patch16_224", dtype="F16", img_size=64, **small),
         Timm("timm_patch32", "vit_base_patch32_224", dtype="BF16", img_size=96, **small),
@@ -562,7 +563,7 @@ def small_models():
         Timm("deit3", "deit3_small_patch16_224", rename=DEIT3, img_size=64, **small),
         Timm("deit3_timm_names", "deit3_small_patch16_224", run_at=80, img_size=64, **small),
         Timm("dinov2", "vit_small_patch14_dinov2", img_size=56, **larger),
-        Timm("dinov2_registers", "vit_small_patch14_reg4_dinov2", rename=DINOV2, extra=own, img_size=56, **larger),
+        Timm("dinov2_registers", "vit_small_patch14_reg4_dinov2", rename=DINOV2, extra=dinov2_128, img_size=56, **larger),
         Timm("timm_heads_32", "deit_tiny_patch16_224", img_size=64, num_classes=10, **{**larger, "num_heads": 4}),
         Timm("timm_heads_72", "vit_so150m_patch16_reg4_gap_256", img_size=64, num_classes=10, class_token=True, global_pool="token",
              embed_dim=144, depth=2, num_heads=2, mlp_ratio=2.5, reg_tokens=1),
@@ -577,7 +578,7 @@ def small_models():
         Timm("timm_gated", "vit_giant_patch14_dinov2", img_size=56, mlp_ratio=1.34375, **small),
         Timm("timm_gated_apart", "eva_giant_patch14_clip_224", img_size=56, swiglu_mlp=True, swiglu_align_to=2, qkv_fused=False,
              mlp_ratio=1.34375, **{**small, "num_heads": 2}),
-        Timm("dinov2_gated", "vit_giant_patch14_reg4_dinov2", rename=DINOV2_GATED, extra=own_64, img_size=56,
+        Timm("dinov2_gated", "vit_giant_patch14_reg4_dinov2", rename=DINOV2_GATED, extra=dinov2_64, img_size=56,
              mlp_ratio=1.5, **{**small, "depth": 1}),
         Timm("timm_rms_norm", "deit_tiny_patch16_224", img_size=64, norm_layer="rmsnorm", **small),
         Timm("timm_inner_norms", "eva_giant_patch14_clip_224", img_size=56, swiglu_mlp=True, scale_mlp=True, scale_attn_inner=True,
@@ -585,12 +586,12 @@ def small_models():
         Timm("timm_inner_norms_plain", "eva_giant_patch14_clip_224", img_size=56, scale_mlp=True, mlp_ratio=1.34375,
              **{**small, "num_heads": 2}),
         OpenClip("open_clip_quick_gelu", "vit_base_patch16_clip_quickgelu_224", img_size=64, **small),
-        Timm("timm_dinov3", "vit_small_patch16_dinov3", global_pool="token", **turned),
-        Timm("timm_dinov3_biases", "vit_small_patch16_dinov3_qkvb", dtype="F16", run_at=80, **{**turned, "num_classes": 0}),
-        Timm("timm_rope", "vit_small_patch16_rope_224", **turned),
-        Timm("timm_rope_ape", "vit_small_patch16_rope_ape_224", run_at=80, **turned),
+        Timm("timm_dinov3", "vit_small_patch16_dinov3", global_pool="token", **rotary),
+        Timm("timm_dinov3_biases", "vit_small_patch16_dinov3_qkvb", dtype="F16", run_at=80, **{**rotary, "num_classes": 0}),
+        Timm("timm_rope", "vit_small_patch16_rope_224", **rotary),
+        Timm("timm_rope_ape", "vit_small_patch16_rope_ape_224", run_at=80, **rotary),
         Timm("timm_rope_reference", "vit_small_patch16_rope_ape_224", rope_grid_offset=1.0, ref_feat_shape=(6, 6), rope_temperature=10000.0,
-             **turned),
+             **rotary),
         OpenClip("open_clip", "vit_base_patch16_clip_224", img_size=64, **small),
         HuggingFace("hf_clip", "CLIPVisionModelWithProjection", hidden_act="gelu", projection_dim=24, **clip),
         HuggingFace("hf_clip_quick_gelu", "CLIPVisionModelWithProjection", projection_dim=24, **clip),
@@ -624,14 +625,14 @@ def small_models():
         HuggingFace("hf_siglip_tanh", "SiglipVisionModel", **{**clip, "intermediate_size": 250}),
         Timm("timm_map_rms", "vit_base_patch16_siglip_224", img_size=64, norm_layer="rmsnorm", act_layer="gelu_tanh", **small),
         Timm("timm_mean_rms", "vit_base_patch16_224", img_size=64, norm_layer="rmsnorm", global_pool="avg", **small),
-        Timm("timm_eva02", "eva02_base_patch14_224", mlp_ratio=2.671875, **{**turned, "img_size": 56}),
-        Timm("timm_eva02_wide", "eva02_tiny_patch14_224", mlp_ratio=2, **{**turned, "img_size": [28, 70]}),
-        Timm("timm_rope_gap", "vit_medium_patch16_rope_reg1_gap_256", mlp_ratio=2, **{**turned, "img_size": [64, 100]}),
+        Timm("timm_eva02", "eva02_base_patch14_224", mlp_ratio=2.671875, **{**rotary, "img_size": 56}),
+        Timm("timm_eva02_wide", "eva02_tiny_patch14_224", mlp_ratio=2, **{**rotary, "img_size": [28, 70]}),
+        Timm("timm_rope_gap", "vit_medium_patch16_rope_reg1_gap_256", mlp_ratio=2, **{**rotary, "img_size": [64, 100]}),
         HuggingFace("hf_dinov3_key_bias", "DINOv3ViTModel", key_bias=True, rope_theta=50.0, run_at=80, **dinov3),
         Timm("timm_pe_core", "vit_pe_core_base_patch16_224", img_size=64, **{**small, "embed_dim": 96, "num_heads": 3}),
         Timm("timm_pe_core_bare", "vit_pe_core_gigantic_patch14_448", mlp_ratio=2, **{**small, "img_size": [56, 84], "num_classes": 0}),
-        Timm("timm_pe_lang", "vit_pe_lang_large_patch14_448", mlp_ratio=2, **{**turned, "img_size": 56, "num_classes": 0}),
-        Timm("timm_pe_spatial", "vit_pe_spatial_gigantic_patch14_448", mlp_ratio=2, **{**turned, "img_size": 56, "num_classes": 0}),
+        Timm("timm_pe_lang", "vit_pe_lang_large_patch14_448", mlp_ratio=2, **{**rotary, "img_size": 56, "num_classes": 0}),
+        Timm("timm_pe_spatial", "vit_pe_spatial_gigantic_patch14_448", mlp_ratio=2, **{**rotary, "img_size": 56, "num_classes": 0}),
         Timm("timm_aimv2", "aimv2_large_patch14_224", img_size=56, mlp_ratio=1.34375, **{**small, "embed_dim": 128}),
         HuggingFace("hf_aimv2", "Aimv2VisionModel", **aimv2),
         HuggingFace("hf_aimv2_no_head", "Aimv2VisionModel", use_head=False, qkv_bias=True, mlp_bias=True, **aimv2),
@@ -653,7 +654,7 @@ def small_models():
 
 
 def full_models():
-    """One at a time: they are large."""
+    """Yields functions that make the models, because one large model at a time fits in memory."""
     tiny = {"hidden_size": 192, "num_attention_heads": 3, "intermediate_size": 768, "num_labels": 1000}
     small = {"hidden_size": 384, "num_attention_heads": 6, "intermediate_size": 1536, "num_labels": 1000}
     for size in ("tiny", "small", "base"):
@@ -718,7 +719,7 @@ def dump_small(path, only):
             continue
         tensors, described = fill(dump.shapes, dump.dtype)
         dumps[dump.name] = text = {**dump.describe(tensors), "tensors": described}
-        print(f"{dump.name}: {len(json.dumps(short(text)))} bytes, outputs of deviation {numpy.std(text['outputs']):.3f}")
+        print(f"{dump.name}: {len(json.dumps(short(text)))} bytes, standard deviation of the outputs {numpy.std(text['outputs']):.3f}")
     write_dumps(path, dumps)
 
 
@@ -733,10 +734,10 @@ def run_full(program, only, folder):
         path = dump.save(tensors, folder)
         del tensors
         text["file"] = str(path)
-        text.pop("config")  # the real one lies in the file, or beside it
+        text.pop("config")  # test_dumps reads the one of the checkpoint
         one = folder / f"{dump.name}.jsonl"
         write_dumps(one, {dump.name: text})
-        print(f"{dump.name}: outputs of deviation {numpy.std(text['outputs']):.3f}", flush=True)
+        print(f"{dump.name}: standard deviation of the outputs {numpy.std(text['outputs']):.3f}", flush=True)
         failures += subprocess.run([program, "--dumps", str(one), "--backend", "cpu"], check=False).returncode != 0
     return failures
 

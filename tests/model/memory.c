@@ -1,4 +1,4 @@
-/* rvit_session_memory: what a session takes is known before, and stays what it is. */
+/* Checks that rvit_session_memory predicts the memory of a session, and that runs do not change it. */
 #include "model.h"
 
 #include <stdatomic.h>
@@ -22,11 +22,11 @@ static const toy_spec small = {.dim = 64,
                                .n_classes = 7,
                                .stored = RVIT_F32,
                                .seed = 72,
-                               .n_predictors = 2}; /* for many runs */
+                               .n_predictors = 2}; /* small, for many runs */
 
 enum { N_IMAGES = 5, CLASSES = 7, HEADER = 64 };
 
-/* An allocator that knows how many bytes it has given out. */
+/* An allocator that counts the allocated bytes. */
 typedef struct counter {
     rvit_allocator allocator;
     atomic_llong live;
@@ -59,7 +59,7 @@ typedef struct fixture {
     const toy *m;
     rvit_device *device;
     rvit_model *model;
-    rvit_stream *stream; /* watches the device; may be the session's */
+    rvit_stream *stream; /* for reading the device's statistics; some sessions use it */
     rvit_buffer *images, *logits;
 } fixture;
 
@@ -132,7 +132,7 @@ static rvit_session_desc variant_of(const fixture *f, int policy, int variant)
     return desc;
 }
 
-/* The bounds that docs/memory.md states. */
+/* The bounds of docs/memory.md. */
 static long long most_working(int32_t stages)
 {
     const int32_t tokens = 1 + 64;
@@ -157,7 +157,7 @@ static void check_session(fixture *f, int policy, int variant)
     const rvit_session_desc desc = variant_of(f, policy, variant);
     rvit_memory_info memory = RVIT_MEMORY_INFO_INIT;
     rvit_session *session = NULL;
-    /* What is made once for a device, and the list of ops of the caller's stream. */
+    /* The first session allocates what is created once per device, and the op list of the caller's stream. */
     expect_ok(rvit_session_create(f->model, &desc, &session));
     rvit_session_destroy(session);
 
@@ -188,7 +188,7 @@ static void check_session(fixture *f, int policy, int variant)
     assert_int_equal(end.stats.working_size, before.stats.working_size);
 }
 
-static void memory_is_known_before(void **state)
+static void memory_is_predicted(void **state)
 {
     (void)state;
     static const rvit_dtype types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
@@ -208,7 +208,7 @@ static void memory_is_known_before(void **state)
     close_fixture(f);
 }
 
-/* Sums of arrays, each rounded up as docs/memory.md says. */
+/* The sum of array sizes, each rounded up as in docs/memory.md. */
 static int64_t sum_of(const int64_t *sizes, int n)
 {
     int64_t sum = 0;
@@ -218,7 +218,7 @@ static int64_t sum_of(const int64_t *sizes, int n)
 }
 #define SUM(...) sum_of((const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 
-/* The formula of docs/memory.md, written down a second time. */
+/* Compares with the formulas of docs/memory.md. */
 static void check_formula(rvit_quantization quantization)
 {
     static const int policies[] = {RVIT_PRUNE_NONE,   RVIT_PRUNE_L2,           RVIT_PRUNE_EVIT,     RVIT_PRUNE_MASK,   RVIT_PRUNE_TOME,
@@ -257,7 +257,7 @@ static void check_formula(rvit_quantization quantization)
         if (hiprune)
             device += SUM(B * T, 4 * (T + 1));
         if (policy == RVIT_PRUNE_RECEIVED || hiprune)
-            device += SUM(4 * B * T * HEADS); /* the other array is that of the output */
+            device += SUM(4 * B * T * HEADS); /* the second array; the first one is shared with the output */
         if (tome)
             device += SUM(4 * B * T * 64);
         if (hiprune)
@@ -290,8 +290,8 @@ static void formula_holds(void **state)
         check_formula(RVIT_QUANTIZATION_INT8);
 }
 
-/* Every result that is made when first asked for. */
-static void look_at_results(rvit_session *session, const toy *m, int32_t n)
+/* Reads the results that the session computes on first use. */
+static void read_lazy_results(rvit_session *session, const toy *m, int32_t n)
 {
     uint8_t *mask = scratch((size_t)m->tokens);
     float *grid = scratch((size_t)((m->tokens - m->n_prefix) * m->spec.dim) * sizeof *grid);
@@ -319,7 +319,7 @@ static void runs_allocate_nothing(void **state)
             const int32_t n = run * 7 % (N_IMAGES + 1);
             run_session(session, f->m, images, n, policies[p] == RVIT_PRUNE_MASK ? keep : NULL);
             if (run % 10 == 0)
-                look_at_results(session, f->m, n);
+                read_lazy_results(session, f->m, n);
         }
         const holding after = hold(f);
         assert_int_equal(after.host, before.host);
@@ -334,14 +334,14 @@ static void runs_allocate_nothing(void **state)
     close_fixture(f);
 }
 
-/* With dense_fallback the plan is open, so the figures are bounds. */
+/* With dense_fallback the session may use either plan, so the sizes are upper bounds. */
 static void fallback_is_bounded(void **state)
 {
     (void)state;
     fixture *f = open_fixture(RVIT_F32);
     for (int policy = RVIT_PRUNE_L2; policy <= RVIT_PRUNE_TOME; policy++) {
         if (policy == RVIT_PRUNE_MASK || leaves_out(policy, 3))
-            continue; /* a mask is never replaced */
+            continue; /* dense_fallback does not apply to masks */
         rvit_session_desc desc = policy_desc(policy, N_IMAGES);
         rvit_memory_info pruned = RVIT_MEMORY_INFO_INIT, most = RVIT_MEMORY_INFO_INIT, dense = RVIT_MEMORY_INFO_INIT;
         const rvit_session_desc none = policy_desc(RVIT_PRUNE_NONE, N_IMAGES);
@@ -353,7 +353,7 @@ static void fallback_is_bounded(void **state)
         desc.input_view.buffer = f->images;
         expect_ok(rvit_session_memory(f->model, &desc, &most));
         assert_true(most.device_size >= pruned.device_size && most.device_size >= dense.device_size);
-        assert_true(most.upload_size >= dense.upload_size); /* the timed sessions have images of their own */
+        assert_true(most.upload_size >= dense.upload_size); /* the sessions that are timed have their own images */
         const holding before = hold(f);
         rvit_session *session = NULL;
         expect_ok(rvit_session_create(f->model, &desc, &session));
@@ -401,7 +401,7 @@ static void bad_descs_are_refused(void **state)
     desc = policy_desc(RVIT_PRUNE_L2, N_IMAGES);
     prune_in(&desc)->blocks[1] = spec.depth;
     expect_status(rvit_session_memory(f->model, &desc, &memory), RVIT_INVALID_ARGUMENT, NULL);
-    /* A recording stream is left as it was. */
+    /* A refused session does not change a recording stream. */
     desc = variant_of(f, RVIT_PRUNE_L2, CALLERS_STREAM);
     expect_ok(rvit_record_begin(f->stream));
     expect_status(rvit_session_create(f->model, &desc, &session), RVIT_INVALID_ARGUMENT, "stream");
@@ -412,5 +412,5 @@ static void bad_descs_are_refused(void **state)
     close_fixture(f);
 }
 
-SUITE(memory_suite, MODEL_TEST(memory_is_known_before), MODEL_TEST(formula_holds), MODEL_TEST(runs_allocate_nothing),
+SUITE(memory_suite, MODEL_TEST(memory_is_predicted), MODEL_TEST(formula_holds), MODEL_TEST(runs_allocate_nothing),
       MODEL_TEST(fallback_is_bounded), MODEL_TEST(weights_are_counted), MODEL_TEST(bad_descs_are_refused));

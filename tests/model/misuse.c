@@ -1,4 +1,4 @@
-/* Bad input to models and sessions: a status, a sentence that names the thing, nothing written, and the next call works. */
+/* Invalid arguments to models and sessions give an error whose message names the argument. Nothing is written, and the next call works. */
 #include "model.h"
 
 #include <math.h>
@@ -39,7 +39,7 @@ static void session_descs(void **state)
     BAD("n_blocks", prune_in(&d)->n_blocks = -1);
     BAD("type: 99 is not a valid prune type", prune_in(&d)->type = (rvit_prune_type)99);
     BAD("struct_size", prune_in(&d)->struct_size = 0);
-    /* The defaults of evit prune in blocks that this model does not have. */
+    /* evit prunes by default in blocks that this model does not have. */
     BAD("6", prune_in(&d)->n_blocks = 0);
 #undef BAD
     expect_status(rvit_session_create(NULL, &good, &session), RVIT_INVALID_ARGUMENT, "model");
@@ -98,7 +98,7 @@ static void run_args(void **state)
     expect_status(rvit_session_run(NULL, &good, logits), RVIT_INVALID_ARGUMENT, "session");
 }
 
-/* One run at a time; what refuses the second leaves the first alone. */
+/* A second run is refused while one is pending, and the pending one completes. */
 static void a_second_run_is_refused(void **state)
 {
     (void)state;
@@ -152,7 +152,7 @@ static void model_descs(void **state)
     rvit_model_destroy(model);
 }
 
-/* A weight that is NaN or infinite, or that float16 cannot hold, must not pass for a good model unnoticed: it shows in the logits. */
+/* A weight that is NaN, infinite or too large for float16 makes the logits not finite, which gives an error. */
 static void a_weight_beyond_float16(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Pooled rows, projections, the rows that a block leaves and received attention. */
+/* Tests the outputs pooled rows, projections, block features and received attention. */
 #include "model.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ static const toy_spec distilled = {.dim = DIM,
                                    .stored = RVIT_F32,
                                    .seed = 92};
 
-/* What a session gave, copied; NULL: it does not. */
+/* Copies of a session's results; NULL if the session does not have them. */
 typedef struct given {
     float *logits, *pooled, *block, *received;
     int32_t width, block_stage, received_stage;
@@ -89,8 +89,8 @@ static void expect_received(const toy *m, const given *g)
         }
 }
 
-/* The rows of a block equal those of the trace, in the layout that the result names. Received attention adds up to 1 for each head. Every
-   policy, every block, counted from both ends; the logits have the bits of a session that gives nothing else. */
+/* For every policy and block, counted from both ends: block features equal the trace, received attention sums to 1 for each head, and the
+   logits have the same bits as without these outputs. */
 static void rows_of_every_block(void **state)
 {
     (void)state;
@@ -127,7 +127,7 @@ static void rows_of_every_block(void **state)
     }
 }
 
-/* The head redone in float64 on the pooled rows gives the logits; of a distilled model both heads on both rows. */
+/* Applying the head in float64 to the pooled rows gives the logits. A distilled model has two heads and two rows. */
 static void pooled_rows_give_the_logits(void **state)
 {
     (void)state;
@@ -153,7 +153,7 @@ static void pooled_rows_give_the_logits(void **state)
     }
 }
 
-/* An image alone has the bits that it has among others. */
+/* An image gives the same bits in a batch of one and in a larger batch. */
 static void batches(void **state)
 {
     (void)state;
@@ -188,7 +188,7 @@ static int64_t launches_of(rvit_model *model, const toy *m, const rvit_session_d
     return after.launches - before.launches;
 }
 
-/* A toy as open_clip writes an encoder of timm: its head is a projection. */
+/* A toy with the names of an open_clip checkpoint of a timm encoder: its head is a projection. */
 static rvit_model *open_clip_model(const toy *m)
 {
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
@@ -218,7 +218,7 @@ static rvit_model *open_clip_model(const toy *m)
     return model;
 }
 
-/* An output costs a launch or two when asked for, and a projection none: it is the logits. */
+/* A requested output costs at most two launches. A projection costs none, because it is the logits. */
 static void launches(void **state)
 {
     (void)state;
@@ -237,7 +237,7 @@ static void launches(void **state)
             desc.outputs = asked[i].output;
             const int64_t more = launches_of(model, m, &desc) - plain;
             if (more < 0 || more > asked[i].most)
-                fail_msg("output %d of policy %d: %d launches more", asked[i].output, policy, (int)more);
+                fail_msg("output %d of policy %d: %d additional launches", asked[i].output, policy, (int)more);
         }
     }
     model_teardown(NULL);
@@ -255,7 +255,7 @@ static void expect_normalized(const float *projected, const float *normalized)
     }
 }
 
-/* A projection is what the logits are, wherever those go. */
+/* A projection equals the logits, wherever the logits are written. */
 static void projections(void **state)
 {
     (void)state;

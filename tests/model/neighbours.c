@@ -1,5 +1,5 @@
-/* A bad image among good ones, whatever the policy: the others get what they got, and nothing of it leaves the room that the plan has.
-   Sessions with more images than tokens. What a device that computes wrongly may leave. */
+/* Checks that a bad image does not change the results of the others, whatever the policy, and that results stay within the plan's arrays.
+   Also tests sessions with more images than tokens, and wrong results of a device. */
 #include "core/session/results.h"
 
 #include "model.h"
@@ -17,14 +17,14 @@ enum { N_IMAGES = 5, BAD = 1, CLASSES = 7, SIDE = 4, PATCHES = SIDE * SIDE, DIM 
 
 static const float bad_values[] = {NAN, INFINITY, 3e38f};
 
-/* As of policy_desc, and of those that it leaves out; 0: the policy cannot be. */
-static int desc_of(rvit_model *model, const toy *m, int policy, int native, rvit_session_desc *out)
+/* policy_desc for all policies. Returns 0 if the model does not support the policy. */
+static int desc_of(rvit_model *model, const toy *m, int policy, int variable_resolution, rvit_session_desc *out)
 {
     rvit_session_desc desc = policy_desc(policy, N_IMAGES);
     desc.outputs = RVIT_OUTPUT_FEATURES | RVIT_OUTPUT_POOLED;
-    desc.variable_resolution = native;
-    desc.input = native ? RVIT_INPUT_PATCHES : RVIT_INPUT_TENSOR;
-    if (native) {
+    desc.variable_resolution = variable_resolution;
+    desc.input = variable_resolution ? RVIT_INPUT_PATCHES : RVIT_INPUT_TENSOR;
+    if (variable_resolution) {
         desc.max_len = m->tokens;
         desc.max_tokens = N_IMAGES * m->tokens;
     }
@@ -34,7 +34,7 @@ static int desc_of(rvit_model *model, const toy *m, int policy, int native, rvit
         *prune_in(&desc) = (rvit_prune_desc)RVIT_PRUNE_DESC_INIT;
         prune_in(&desc)->type = RVIT_PRUNE_PIXELPRUNE;
     }
-    if (native && policy == RVIT_PRUNE_DYNAMICVIT)
+    if (variable_resolution && policy == RVIT_PRUNE_DYNAMICVIT)
         prune_in(&desc)->n_blocks = 1;
     const rvit_session_plan *plan = NULL;
     const rvit_status status = rvit_session_plan_create(model, &desc, &plan);
@@ -45,8 +45,8 @@ static int desc_of(rvit_model *model, const toy *m, int policy, int native, rvit
     return 1;
 }
 
-/* With the mask policy every second patch goes. */
-static rvit_status run(rvit_session *session, const toy *m, const float *images, int32_t n, int native)
+/* The mask policy drops every second patch. */
+static rvit_status run(rvit_session *session, const toy *m, const float *images, int32_t n, int variable_resolution)
 {
     static int32_t grids[2 * N_IMAGES];
     uint8_t keep[2 * N_IMAGES * (PATCHES + 2)];
@@ -56,7 +56,7 @@ static rvit_status run(rvit_session *session, const toy *m, const float *images,
         keep[t] = t % m->tokens < m->n_prefix || t % m->tokens % 2 == 0;
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = n;
-    if (native) {
+    if (variable_resolution) {
         args.input.kind = RVIT_INPUT_PATCHES;
         args.input.grids = grids;
         args.input.data = images;
@@ -68,22 +68,22 @@ static rvit_status run(rvit_session *session, const toy *m, const float *images,
     return rvit_session_run(session, &args, NULL);
 }
 
-typedef struct found {
+typedef struct image_results {
     uint8_t *bytes;
     size_t n;
-} found;
+} image_results;
 
-static void append(found *f, const void *bytes, size_t n)
+static void append(image_results *f, const void *bytes, size_t n)
 {
     if (n > 0)
         memcpy(f->bytes + f->n, bytes, n);
     f->n += n;
 }
 
-/* All that a session gives of an image; what lies behind an array that it fills stays. */
-static found found_of(const rvit_session *session, const toy *m, int32_t image)
+/* All results of an image. Checks that the host's functions do not write beyond their output arrays. */
+static image_results results_of(const rvit_session *session, const toy *m, int32_t image)
 {
-    found f = {scratch(1 << 16), 0};
+    image_results f = {scratch(1 << 16), 0};
     const int32_t n_stages = session_n_stages(session);
     const size_t tokens = (size_t)m->tokens, patches = (size_t)(m->tokens - m->n_prefix);
     append(&f, session_floats(session, RVIT_RESULT_LOGITS) + image * CLASSES, CLASSES * sizeof(float));
@@ -123,35 +123,35 @@ static void spoil(float *image, const toy *m, float value, int all)
         image[all ? i : m->pixels / 3] = value;
 }
 
-static void expect_neighbours(rvit_session *session, const toy *m, int policy, int native)
+static void expect_neighbours(rvit_session *session, const toy *m, int policy, int variable_resolution)
 {
     float *images = toy_images(m, N_IMAGES, 5), *good = images + BAD * m->pixels, *saved = scratch((size_t)m->pixels * sizeof *saved);
     memcpy(saved, good, (size_t)m->pixels * sizeof *saved);
-    expect_ok(run(session, m, images, N_IMAGES, native));
-    found wanted[N_IMAGES];
+    expect_ok(run(session, m, images, N_IMAGES, variable_resolution));
+    image_results wanted[N_IMAGES];
     for (int32_t i = 0; i < N_IMAGES; i++)
-        wanted[i] = found_of(session, m, i);
+        wanted[i] = results_of(session, m, i);
     for (int v = 0; v < 6; v++) {
-        if (leaves_out(v + policy + native, 3))
+        if (leaves_out(v + policy + variable_resolution, 3))
             continue;
         spoil(good, m, bad_values[v % 3], v / 3);
-        const rvit_status status = run(session, m, images, N_IMAGES, native);
+        const rvit_status status = run(session, m, images, N_IMAGES, variable_resolution);
         if (status != RVIT_OK)
             expect_status(status, RVIT_INVALID_ARGUMENT, "image 1");
         for (int32_t i = 0; i < N_IMAGES; i++) {
-            const found now = found_of(session, m, i);
+            const image_results now = results_of(session, m, i);
             if (i == BAD)
                 continue;
             expect_ok(rvit_session_image_status(session, i));
             if (now.n != wanted[i].n || memcmp(now.bytes, wanted[i].bytes, now.n) != 0)
-                fail_msg("policy %d%s: with %g in image %d, image %d has other results", policy, native ? " at native resolution" : "",
-                         (double)bad_values[v % 3], BAD, (int)i);
+                fail_msg("policy %d%s: with %g in image %d, image %d has other results", policy,
+                         variable_resolution ? " with variable resolution" : "", (double)bad_values[v % 3], BAD, (int)i);
         }
         memcpy(good, saved, (size_t)m->pixels * sizeof *saved);
     }
 }
 
-/* The types of a model that a session can be made of, and every policy, with batches of any and of fixed size and at native resolution. */
+/* All types and policies, with varying batches, fixed batches and variable resolution. */
 static void a_bad_image_among_good_ones(void **state)
 {
     (void)state;
@@ -159,7 +159,7 @@ static void a_bad_image_among_good_ones(void **state)
     for (int i = 0; i < 2; i++)
         for (int t = 0; t < n_types(); t++)
             for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_PIXELPRUNE; policy++)
-                for (int how = 0; how < 3; how++) { /* any batch, a fixed one, native */
+                for (int how = 0; how < 3; how++) { /* varying batches, fixed batches, variable resolution */
                     if (leaves_out(i + t + policy + how, 4))
                         continue;
                     const toy *m = toy_new(specs[i]);
@@ -175,7 +175,7 @@ static void a_bad_image_among_good_ones(void **state)
     assert_true(n >= (H.is_slow ? 10 : 60 * n_types()));
 }
 
-/* Room for images that no batch can have: attention pooling has a row of each. */
+/* Capacities with more images than tokens, which no batch can reach. Attention pooling has a row for each image. */
 static void more_images_than_tokens(void **state)
 {
     (void)state;
@@ -208,7 +208,7 @@ static void more_images_than_tokens(void **state)
                 if (i < 0)
                     memcpy(wanted, session_floats(session, RVIT_RESULT_LOGITS), sizeof wanted);
                 else if (largest_difference(session_floats(session, RVIT_RESULT_LOGITS), wanted, CLASSES) > 1e-5f)
-                    fail_msg("policy %d: with room for %d images other logits", policies[p], (int)desc.max_images);
+                    fail_msg("policy %d: the logits differ if max_images is %d", policies[p], (int)desc.max_images);
                 rvit_session_destroy(session);
             }
             rvit_model_destroy(model);
@@ -224,7 +224,7 @@ static void scramble(rvit_session *session, rvit_session_array of, int kind)
     }
 }
 
-/* Whatever the device leaves: lengths that break the plan are refused, marks and links lead nowhere. */
+/* Wrong results of the device do no harm: lengths that exceed the plan are refused, and the host checks masks and row indices. */
 static void results_are_not_trusted(void **state)
 {
     (void)state;
@@ -247,8 +247,7 @@ static void results_are_not_trusted(void **state)
             }
             expect_ok(rvit_session_check_results(session));
             for (int32_t i = 0; i < N_IMAGES; i++)
-                (void)found_of(session, m, i);
-            /* One length, or all of them. */
+                (void)results_of(session, m, i);
             const rvit_session_array lengths = session->plan->stages[round % n_stages].cu_seqlens;
             int32_t *cu = rvit_session_host(session, lengths);
             const int32_t i = 1 + random_below(N_IMAGES), wrong[] = {cu[i] + m->tokens, -1, INT32_MAX, INT32_MIN, N_IMAGES * m->tokens + 1};
@@ -260,7 +259,7 @@ static void results_are_not_trusted(void **state)
                 error[0] = kind ? INT32_MIN : 1;
                 error[1 + random_below(N_IMAGES)] = kind ? 1 : -7;
                 expect_status(rvit_session_check_results(session), RVIT_INTERNAL, "reports errors that there are not");
-                assert_int_equal(error[0], 0); /* the next run begins without */
+                assert_int_equal(error[0], 0); /* the error does not affect the next run */
             }
         }
         model_teardown(NULL);

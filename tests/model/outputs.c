@@ -1,4 +1,4 @@
-/* Features, masks, grids and CLS attention; fixed batches, the caller's stream and buffers, the dense fallback. */
+/* Tests features, masks, grids and CLS attention; fixed batches, the caller's stream and buffers, and the dense fallback. */
 #include "model.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static const int32_t blocks[] = {0, 2}, last_block[] = {3};
 
 enum { N_IMAGES = 3, CLASSES = 7 };
 
-/* The policies that need no predictors and no mask, with two stages and parameters that drop much. */
+/* The policies without predictors and masks, with two stages and parameters that drop many tokens. */
 static const rvit_prune_type policies[] = {RVIT_PRUNE_L2,  RVIT_PRUNE_EVIT,      RVIT_PRUNE_EVIT_FUSED, RVIT_PRUNE_EVIT_PAPER,
                                            RVIT_PRUNE_ATS, RVIT_PRUNE_ATS_PAPER, RVIT_PRUNE_TOME,       RVIT_PRUNE_RANDOM};
 enum { N_POLICIES = sizeof policies / sizeof policies[0] };
@@ -30,7 +30,7 @@ static rvit_session_desc desc_of(rvit_prune_type type, const int32_t *at, int32_
     return desc;
 }
 
-/* What rvit_session_keep_mask, RVIT_RESULT_CU_SEQLENS of stage -1 and _SIZES say agrees with _KEPT. */
+/* Checks that rvit_session_keep_mask, RVIT_RESULT_CU_SEQLENS of stage -1 and _SIZES agree with _KEPT. */
 static void expect_consistent(const rvit_session *session, const toy *m, rvit_prune_type type)
 {
     const int32_t *unpruned = session_cu_seqlens(session, -1);
@@ -70,7 +70,7 @@ static void expect_consistent(const rvit_session *session, const toy *m, rvit_pr
         }
 }
 
-/* Features are the layernormed rows that the head reads: the head redone in float64 from the CLS rows gives the logits. */
+/* Features are the normalised rows that the head reads: applying the head in float64 to the CLS rows gives the logits. */
 static void features_give_the_logits(void **state)
 {
     (void)state;
@@ -131,7 +131,7 @@ static void grids(void **state)
                 with_features++;
             }
             if (policies[p] == RVIT_PRUNE_TOME)
-                assert_int_equal(filled, 0); /* a merged token stands for its sources too */
+                assert_int_equal(filled, 0); /* a merged token fills the patches of all its sources */
             else
                 assert_int_equal(filled, patches - with_features);
         }
@@ -142,7 +142,7 @@ static void grids(void **state)
     expect_status(rvit_session_feature_grid(open_session(model, &without), 0, 0.0f, &one), RVIT_UNSUPPORTED, "RVIT_OUTPUT_FEATURES");
 }
 
-/* The last block's CLS attention adds up to 1 for each head, and is laid out as the named stage says. */
+/* The last block's CLS attention sums to 1 for each head, and has the rows of the stage that the result names. */
 static void cls_attention(void **state)
 {
     (void)state;
@@ -188,13 +188,13 @@ static int keep_the_same(const rvit_session *a, const rvit_session *b)
     return 1;
 }
 
-/* Known row counts change no more than the last bits. In float32 the same tokens stay; in 16 bits the last bits may decide between two
-   that score nearly alike. */
+/* A fixed batch changes results only by rounding. In float32 the same tokens are kept; in 16-bit types rounding may decide between nearly
+   equal scores. */
 static void fixed_batches(void **state)
 {
     (void)state;
     static const rvit_dtype types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
-    /* bfloat16 has 3 bits less than float16, and one of two products may be rounded before its activation too. */
+    /* bfloat16 has 3 bits less than float16, and one of the two sessions may also round a GEMM's result before the activation. */
     static const float differences[] = {1e-5f, 4e-3f, 6.4e-2f};
     for (int t = 0; t < n_types(); t++) {
         const toy *m = toy_new(&spec);
@@ -297,7 +297,7 @@ static void an_error_of_any_run(void **state)
     float *images = toy_images(m, N_IMAGES, 70);
     for (int p = 0; p < N_POLICIES; p++) {
         if (policies[p] == RVIT_PRUNE_TOME || policies[p] == RVIT_PRUNE_RANDOM)
-            continue; /* judge no values */
+            continue; /* these policies do not check scores for NaN */
         rvit_session_desc desc = desc_of(policies[p], blocks, 2);
         desc.fixed_batch = 1;
         desc.stream = stream;
@@ -353,7 +353,7 @@ static void bad_buffers(void **state)
     rvit_buffer_destroy(small);
 }
 
-/* Whatever is faster on this machine: the decision follows from the two times, and the runs follow the decision. */
+/* The session uses whichever variant had the shorter measured time. */
 static void dense_fallback(void **state)
 {
     (void)state;
@@ -380,7 +380,7 @@ static void dense_fallback(void **state)
     }
 }
 
-/* A stage's select op repeated by hand on the traced scores keeps the same rows. */
+/* Repeating a stage's select op on the traced scores keeps the same rows. */
 static void selects_can_be_repeated(void **state)
 {
     (void)state;
@@ -435,7 +435,7 @@ static void selects_can_be_repeated(void **state)
     }
 }
 
-/* A session of given sets keeps them, and tells what it would have kept of the rows that they leave. */
+/* With RVIT_TRACE_GIVEN a session keeps the given sets, and traces its own decisions on the remaining rows. */
 static void given_sets(void **state)
 {
     (void)state;
@@ -456,7 +456,7 @@ static void given_sets(void **state)
         for (int32_t s = 0; s < 2; s++)
             for (int32_t i = 0; i < N_IMAGES; i++)
                 expect_ok(rvit_session_keep_mask(session, s, i, masks + (s * N_IMAGES + i) * m->tokens));
-        /* Its own sets: the same decisions and bits. */
+        /* Given its own sets, it has the same decisions and bits. */
         assert_memory_equal(run_session(given, m, images, N_IMAGES, masks), wanted, N_IMAGES * CLASSES * sizeof *wanted);
         assert_null(session_result(session, RVIT_TRACE_DECISIONS, 0).data);
         assert_null(session_result(given, RVIT_TRACE_DECISIONS, 2).data);
@@ -468,7 +468,7 @@ static void given_sets(void **state)
                 for (int32_t row = cu[i]; row < cu[i + 1]; row++)
                     assert_int_equal(decided[row], mask[before ? before[row - cu[i]] : row - cu[i]]);
             }
-        /* Other ones: only the first stage, which is before them, decides the same. */
+        /* Given other sets, it has the same decisions only in the first stage. */
         const int32_t rows = N_IMAGES * m->tokens;
         uint8_t *decided = memcpy(scratch((size_t)rows), session_result(given, RVIT_TRACE_DECISIONS, 0).data, (size_t)rows);
         for (int32_t t = 0; t < 2 * rows; t++)
@@ -486,13 +486,13 @@ static void given_sets(void **state)
         const uint8_t *marks = session_result(given, RVIT_TRACE_DECISIONS, 1).data;
         for (int32_t row = cu[0]; row < cu[1]; row++)
             n_decided += marks[row];
-        if (counts && policies[p] != RVIT_PRUNE_L2) /* whose prefix competes */
+        if (counts && policies[p] != RVIT_PRUNE_L2) /* l2 may drop prefix tokens */
             assert_int_equal(n_decided, m->n_prefix + counts[cu[1] - cu[0] - m->n_prefix]);
         rvit_run_args run = RVIT_RUN_ARGS_INIT;
         run.n_images = 1;
         run.input.data = images;
         expect_status(rvit_session_run(given, &run, NULL), RVIT_INVALID_ARGUMENT, "keep is NULL");
-        /* More than the policy could leave, in the first stage or the second. */
+        /* Given sets with more tokens than the policy can keep, in the first stage or the second. */
         run.keep = masks;
         for (int32_t s = 0; s < (counts != NULL ? 2 : policies[p] == RVIT_PRUNE_ATS); s++) {
             memset(masks + s * m->tokens, 1, (size_t)m->tokens);
@@ -512,7 +512,7 @@ static void given_sets(void **state)
     expect_status(rvit_session_create(model, &desc, &refused), RVIT_INVALID_ARGUMENT, "trace is 4, expected 0 to 3");
 }
 
-/* What tome compares has length 1; anchors are as many as hiprune says, and the best. */
+/* The vectors that tome compares have length 1. hiprune's anchors have the best scores and the right number. */
 static void traced_metric_and_anchors(void **state)
 {
     (void)state;
@@ -555,7 +555,7 @@ static void traced_metric_and_anchors(void **state)
             worst_anchor = anchors[t] && score < worst_anchor ? score : worst_anchor;
             best_other = !anchors[t] && score > best_other ? score : best_other;
         }
-        assert_int_equal(n, 2); /* of trunc(0.9 * 16) = 14, trunc(14 / 5) */
+        assert_int_equal(n, 2); /* trunc(0.9 * 16) = 14 patches, trunc(14 / 5) = 2 anchors */
         assert_true(worst_anchor >= best_other);
     }
 }

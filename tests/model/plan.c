@@ -1,4 +1,4 @@
-/* The plan of a session, without a session: its arrays do not overlap, and lie inside the memory that it asks for. */
+/* Checks that the arrays of a session's plan do not overlap and are within the memory that it requests. */
 #include "model.h"
 
 #include "core/plan/plan.h"

@@ -1,9 +1,9 @@
-/* Every policy on the demo checkpoint and tiles of its sheet, against a file that tests/reference/make_policies.py wrote in float64: the
-   tokens kept at each stage, and the logits. A test for each policy line of the file.
+/* Compares every policy, on the demo checkpoint and tiles of its sheet, with a float64 reference file of tests/reference/make_policies.py:
+   the tokens kept at each stage, and the logits. Each policy line of the file is a test.
 
-     test_policies [--data FOLDER] [FILE] and what every test program takes
+     test_policies [--data FOLDER] [FILE] [OPTIONS OF EVERY TEST PROGRAM]
 
-   --data says where the checkpoint and the sheet lie now; FILE is another than the one given at build time (policies_8.txt). */
+   --data is the folder of the checkpoint and the sheet. FILE is the reference file; the default is policies_8.txt. */
 #include <math.h>
 
 #include "harness.h"
@@ -18,7 +18,7 @@ enum { SIZE = 224, TILE = 32, BATCH = 8, MAX_TOKENS = 256, MAX_CLASSES = 16, MAX
 
 typedef struct policy_case {
     char title[128]; /* "evit keep=0.5" */
-    long offset;     /* of its first image in the file */
+    long offset;     /* position of its first image in the file */
 } policy_case;
 
 static struct {
@@ -29,10 +29,10 @@ static struct {
     struct image sheet;
     rvit_model *model;
     const char *data;      /* the folder of checkpoint and sheet */
-    double excused_margin; /* a decision closer than this may go either way */
+    double excused_margin; /* a decision with a smaller margin may differ */
 } T;
 
-/* What a session gave for one image. */
+/* A session's results for one image. */
 typedef struct outcome {
     int32_t n_stages, n_tokens[RVIT_PRUNE_MAX_STAGES];
     int32_t kept[RVIT_PRUNE_MAX_STAGES][MAX_TOKENS];
@@ -46,9 +46,9 @@ static void read_images(int first, int n, float *out)
     for (int i = 0; i < n; i++) {
         const int tile = first + i;
         const size_t corner = ((size_t)(tile / columns) * TILE * (size_t)T.sheet.width + (size_t)(tile % columns) * TILE) * 3;
-        const struct image_view cut = {T.sheet.pixels + corner, (int64_t)T.sheet.width * 3, TILE, TILE};
+        const struct image_view view = {T.sheet.pixels + corner, (int64_t)T.sheet.width * 3, TILE, TILE};
         const rvit_image_recipe recipe = deit_recipe(SIZE);
-        rvit_image image = preprocess_source(cut);
+        rvit_image image = preprocess_source(view);
         image.target_width = image.target_height = SIZE;
         struct image_error error;
         if (!preprocess_image(&recipe, &image, out + (size_t)i * IMAGE_LENGTH, NULL, &error))
@@ -132,11 +132,11 @@ static void run(rvit_session *session, const float *images, int n, const uint8_t
         collect(session, i, logits, &out[i]);
 }
 
-/* A stage as the file has it. */
+/* A stage in the reference file. */
 typedef struct expected_stage {
     int block, patches, fused;
     double margin;
-    uint8_t kept[MAX_TOKENS]; /* of each token */
+    uint8_t kept[MAX_TOKENS]; /* 1 for each kept token */
 } expected_stage;
 
 static expected_stage read_stage(const char *line)
@@ -153,7 +153,7 @@ static expected_stage read_stage(const char *line)
     return stage;
 }
 
-/* The tokens left, in the order they should stand in: ascending and then the fused ones, or as ToMe leaves them. */
+/* The remaining tokens in the expected order: ascending, then the fused ones; or ToMe's order. */
 static int32_t expected_order(const expected_stage *stage, const int32_t *before, int32_t n_before, int merged, int32_t *out)
 {
     int32_t n = 0;
@@ -197,17 +197,17 @@ static void compare_logits(const char *title, int tile, const outcome *got, char
         assert_non_null(word);
         const double difference = fabs((double)got->logits[c] - strtod(word, NULL));
         if (!(difference <= LOGITS_TOLERANCE))
-            fail_msg("%s, tile %d: logit %d is off by %g", title, tile, c, difference);
+            fail_msg("%s, tile %d: logit %d has an error of %g", title, tile, c, difference);
         *largest = fmax(*largest, difference);
     }
 }
 
-/* Reads one image of the file up to its logits. Returns 1 if a decision went the other way and was close enough to: what follows it in the
-   image is then another story. Otherwise every difference fails the test. */
+/* Compares one image of the file, up to its logits. Returns 1 if a decision with a small margin differs; the rest of the image is then not
+   compared. Any other difference fails the test. */
 static int compare_image(const char *title, int tile, const outcome *got, double *largest)
 {
     char line[4096];
-    int found = -1, closer = 0;
+    int found = -1, near_tie = 0;
     int32_t s = 0;
     assert_non_null(fgets(line, sizeof line, T.file));
     assert_int_equal(sscanf(line, "image %d", &found), 1);
@@ -217,29 +217,29 @@ static int compare_image(const char *title, int tile, const outcome *got, double
             const expected_stage wanted = read_stage(line);
             if (s >= got->n_stages)
                 fail_msg("%s: there are %d stages, expected one at block %d", title, (int)got->n_stages, wanted.block);
-            if (!closer && !same_stage(got, s, &wanted, got->sizes[s][0] > 0)) {
+            if (!near_tie && !same_stage(got, s, &wanted, got->sizes[s][0] > 0)) {
                 if (wanted.margin >= T.excused_margin)
-                    fail_msg("%s, tile %d, block %d: %d tokens kept, not those expected (%d), and the closest decision had a margin of %g",
+                    fail_msg("%s, tile %d, block %d: the %d kept tokens differ from the %d expected ones, and the smallest margin is %g",
                              title, tile, wanted.block, (int)got->n_tokens[s], T.prefix + wanted.patches + wanted.fused, wanted.margin);
-                closer = 1;
+                near_tie = 1;
             }
             s++;
         } else if (!strncmp(line, "sizes", 5)) {
-            if (!closer && !same_sizes(got, s - 1, line))
+            if (!near_tie && !same_sizes(got, s - 1, line))
                 fail_msg("%s, tile %d, stage %d: sizes differ", title, tile, (int)s - 1);
         } else {
             assert_memory_equal(line, "logits", 6);
             assert_int_equal(s, got->n_stages);
-            if (!closer)
+            if (!near_tie)
                 compare_logits(title, tile, got, line, largest);
-            return closer;
+            return near_tie;
         }
     }
     fail_msg("%s, tile %d: the file ends early", title, tile);
     return 0;
 }
 
-/* The masks for MASK, from the kept tokens in the file: [stages, n, tokens]. */
+/* The keep masks of the policy MASK, from the kept tokens in the file: [stages, n, tokens]. */
 static const uint8_t *read_masks(const policy_case *c, int first, int n, int n_stages)
 {
     uint8_t *keep = scratch((size_t)(n_stages * n * T.tokens));
@@ -263,13 +263,13 @@ static void expect_same_outcome(const char *title, int tile, const char *how, co
         fail_msg("%s, tile %d: %s gives other bits", title, tile, how);
 }
 
-/* The whole models take the CPU's scalar tier a minute too. */
+/* Whole models take a minute on the CPU's scalar tier, too. */
 static int runs_few_images(void)
 {
     return H.is_slow || (H.desc.tier == RVIT_TIER_SCALAR && !runs_all_cases());
 }
 
-/* An image's outcome has the same bits alone (on a slow device one image's), and among others in another order. */
+/* An image's outcome has the same bits in a batch of one and in a batch of another order. A slow device checks one image. */
 static void expect_independence(const policy_case *c, rvit_session *session, const float *images, int first, int n, int n_stages,
                                 const outcome *among)
 {
@@ -283,10 +283,10 @@ static void expect_independence(const policy_case *c, rvit_session *session, con
         if (n_stages)
             keep = read_masks(c, first + i, 1, n_stages);
         run(session, images + (size_t)i * IMAGE_LENGTH, 1, keep, other);
-        expect_same_outcome(c->title, first + i, "a run alone", other, &among[i]);
+        expect_same_outcome(c->title, first + i, "a batch of one", other, &among[i]);
     }
     if (n_stages)
-        return; /* the file's mask is the same for all images */
+        return; /* all images have the same mask */
     run(session, reversed, n, NULL, other);
     for (int i = 0; i < n; i++)
         expect_same_outcome(c->title, first + i, "the reversed batch", &other[n - 1 - i], &among[i]);
@@ -323,8 +323,8 @@ static void equals_the_reference(void **state)
     assert_true(n_close * 4 <= n_images);
 }
 
-/* No reference says which tokens the random policy keeps; that they are as many as asked, the same for all images and for equal seeds, and
-   that keeping them is what it then does, can be said. */
+/* There is no reference for the tokens that the random policy keeps. Their number must be right, they must be the same for all images and
+   for equal seeds, and the logits must equal those of the same keep mask. */
 static void random_is_a_mask_drawn_from_the_seed(void **state)
 {
     (void)state;
@@ -376,7 +376,7 @@ static const char *data_path(const char *name, char *out, size_t size)
     return out;
 }
 
-/* The harness opens the device after the tests are listed, so a test opens the model. */
+/* The harness opens the device only after the tests are listed, so each test opens the model. */
 static int open_model(void **state)
 {
     rvit_checkpoint *checkpoint = NULL;
@@ -391,7 +391,7 @@ static int open_model(void **state)
     return 0;
 }
 
-/* Notes where each policy's images begin. */
+/* Finds the position of each policy's images in the file. */
 static int read_cases(const char *path)
 {
     char line[4096];
@@ -427,7 +427,7 @@ int main(int argc, char **argv)
         argv++;
     }
     if (read_cases(path)) {
-        fprintf(stderr, "%s: not what tests/reference/make_policies.py writes\n", path);
+        fprintf(stderr, "%s: not a file of tests/reference/make_policies.py\n", path);
         return 1;
     }
     if (!image_load(data_path("cifar10_test_1000.png", sheet, sizeof sheet), &T.sheet, &error)) {

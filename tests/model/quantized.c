@@ -1,4 +1,4 @@
-/* Models with quantized blocks: properties, errors, scales from the checkpoint, updates of weights, refusals. */
+/* Tests models with quantized blocks: properties, errors, scales from the checkpoint, updates of weights, refusals. */
 #include "model.h"
 
 #include <math.h>
@@ -44,7 +44,7 @@ static const rvit_quantization kinds[] = {RVIT_QUANTIZATION_INT8, RVIT_QUANTIZAT
 
 enum { N_IMAGES = 4, CLASSES = 8, N_KINDS = 2 };
 
-/* NULL where the device lacks it, with a reason. */
+/* Returns NULL if the device does not support the type, after checking the error message. */
 static rvit_model *open_kind(const toy *m, rvit_dtype dtype, rvit_quantization kind)
 {
     const char *feature = kind == RVIT_QUANTIZATION_INT8 ? "int8" : "e4m3";
@@ -68,7 +68,7 @@ static uint8_t *masks(const toy *m, int32_t n, int32_t first)
     return keep;
 }
 
-/* Bit for bit: alone, beside others, beside an image of NaN, again; and nothing is allocated or waited for. */
+/* An image has the same bits in any batch, also with an image of NaN in it. Runs allocate nothing and wait once. */
 static void properties_hold(void **state)
 {
     (void)state;
@@ -100,7 +100,7 @@ static void properties_hold(void **state)
             assert_int_equal(after.synchronizations, before.synchronizations + N_IMAGES);
             assert_int_equal(after.saturated, 0);
             if (policy != RVIT_PRUNE_NONE && policy != RVIT_PRUNE_TOME && !masked)
-                continue; /* scores of NaN are refused */
+                continue; /* these policies refuse NaN scores */
             images[2 * m->pixels + 5] = NAN;
             const float *beside = run_beside(session, m, images, N_IMAGES, masked ? masks(m, N_IMAGES, 0) : NULL, 2);
             for (int32_t i = 0; i < N_IMAGES; i++)
@@ -113,7 +113,7 @@ static void properties_hold(void **state)
         }
 }
 
-/* The root mean square of the error of all logits, as a part of theirs. */
+/* The relative root mean square error of all logits. */
 static double error_of(const toy *m, const float *images, const float *logits)
 {
     double error = 0, square = 0;
@@ -128,9 +128,9 @@ static double error_of(const toy *m, const float *images, const float *logits)
     return sqrt(error / square);
 }
 
-/* Of normal numbers, whose largest is 3 to 4 deviations, int8 rounds away 0.8 percent each and e4m3 2.6; a few such errors add up to what
-   the logits are off by. A wrong scale costs far more, and none nothing. */
-static void errors_are_those_of_rounding(void **state)
+/* For normally distributed values, with a maximum of 3 to 4 standard deviations, int8 has a rounding error of 0.8 percent and e4m3 of 2.6.
+   The error of the logits is a small multiple of it. A wrong scale would give a far larger error, and unquantized layers almost none. */
+static void errors_match_rounding(void **state)
 {
     (void)state;
     static const double most[] = {0.045, 0.15}, least[] = {0.008, 0.026};
@@ -147,14 +147,14 @@ static void errors_are_those_of_rounding(void **state)
             const rvit_session_desc desc = policy_desc(RVIT_PRUNE_NONE, N_IMAGES);
             const double error = error_of(m, images, run_session(open_session(model, &desc), m, images, N_IMAGES, NULL));
             if (!(error >= least[k] && error <= most[k]))
-                fail_msg("%s, toy %d: the logits are off by %.3g of their size", rvit_enum_name(RVIT_ENUM_QUANTIZATION, kinds[k]), i,
+                fail_msg("%s, toy %d: the logits have a relative error of %.3g", rvit_enum_name(RVIT_ENUM_QUANTIZATION, kinds[k]), i,
                          error);
             model_teardown(NULL);
         }
 }
 
-/* Gives linear layers scales as a checkpoint would: of that many times the largest input that they see, about. */
-static rvit_buffer *give_scales(rvit_model *model, float scale)
+/* Sets the input scales of all linear layers, as a checkpoint would. */
+static rvit_buffer *set_scales(rvit_model *model, float scale)
 {
     rvit_buffer *buffer = NULL;
     rvit_stream *stream = H.stream[DEVICE];
@@ -170,8 +170,8 @@ static rvit_buffer *give_scales(rvit_model *model, float scale)
     return buffer;
 }
 
-/* Scales large enough cut nothing off; small ones do, and each run's count is added. */
-static void given_scales_are_used(void **state)
+/* With large scales no value saturates. With small ones values do, and each run adds its count. */
+static void scales_of_checkpoints(void **state)
 {
     (void)state;
     for (int k = 0; k < N_KINDS; k++) {
@@ -183,14 +183,14 @@ static void given_scales_are_used(void **state)
         }
         const float *images = toy_images(m, N_IMAGES, 3), most = k == 0 ? 127 : 448;
         const rvit_session_desc desc = policy_desc(RVIT_PRUNE_EVIT, N_IMAGES), dense = policy_desc(RVIT_PRUNE_NONE, N_IMAGES);
-        rvit_buffer *large = give_scales(model, 12 / most);
+        rvit_buffer *large = set_scales(model, 12 / most);
         rvit_session *session = open_session(model, &dense);
         const float *logits = run_session(session, m, images, N_IMAGES, NULL);
         rvit_stats stats = RVIT_STATS_INIT;
         expect_ok(rvit_session_get_stats(session, &stats));
         assert_int_equal(stats.saturated, 0);
         assert_true(error_of(m, images, logits) < (k == 0 ? 0.2 : 0.1));
-        rvit_buffer *small = give_scales(model, 0.5f / most);
+        rvit_buffer *small = set_scales(model, 0.5f / most);
         session = open_session(model, &desc);
         int64_t once = 0;
         for (int run = 1; run <= 3; run++) {
@@ -217,8 +217,8 @@ static int always_prefers(const rvit_device *device, const rvit_op *linear)
     return 1;
 }
 
-/* Whether the device can make e4m3 of e4m3. */
-static int makes_bytes(const rvit_device *device)
+/* Whether the device supports e4m3 GEMMs with e4m3 outputs. */
+static int has_e4m3_outputs(const rvit_device *device)
 {
     rvit_op op = {.type = RVIT_OP_LINEAR, .linear = RVIT_LINEAR_ARGS_INIT};
     op.linear.dtype = op.linear.out_dtype = RVIT_E4M3;
@@ -227,8 +227,8 @@ static int makes_bytes(const rvit_device *device)
     return device->api->supports(device, &op) == NULL;
 }
 
-/* On devices that prefer it, fc1 writes the quantized input of fc2: the properties hold, and saturated values are counted. */
-static void hidden_layers_write_bytes(void **state)
+/* On devices that prefer it, fc1 writes the quantized input of fc2. The properties hold, and saturated values are counted. */
+static void fc1_writes_quantized_values(void **state)
 {
     (void)state;
     const toy *m = toy_new(&spec);
@@ -245,7 +245,7 @@ static void hidden_layers_write_bytes(void **state)
     const float *images = toy_images(m, N_IMAGES, 8);
     const rvit_session_desc dense = policy_desc(RVIT_PRUNE_NONE, N_IMAGES), pruned = policy_desc(RVIT_PRUNE_EVIT, N_IMAGES);
     device->api = &refuses;
-    const float *apart = run_session(open_session(model, &dense), m, images, N_IMAGES, NULL);
+    const float *separate = run_session(open_session(model, &dense), m, images, N_IMAGES, NULL);
     device->api = &prefers;
     const float *logits = run_session(open_session(model, &dense), m, images, N_IMAGES, NULL);
     const int n_asked = n_preferred;
@@ -253,29 +253,29 @@ static void hidden_layers_write_bytes(void **state)
     const float *all = run_session(session, m, images, N_IMAGES, NULL);
     for (int32_t i = 0; i < N_IMAGES; i++)
         assert_memory_equal(run_session(session, m, images + i * m->pixels, 1, NULL), all + i * CLASSES, CLASSES * sizeof *all);
-    rvit_buffer *small = give_scales(model, 0.5f / 448);
+    rvit_buffer *small = set_scales(model, 0.5f / 448);
     for (int32_t b = 0; b < model->info.depth; b++)
         for (int i = 0; i < RVIT_N_BLOCK_LINEARS; i++)
-            model->blocks[b].linears[i].bounded = i != RVIT_BLOCK_FC2; /* whose inputs alone are counted */
+            model->blocks[b].linears[i].bounded = i != RVIT_BLOCK_FC2; /* so only saturated inputs of fc2 are counted */
     session = open_session(model, &dense);
     (void)run_session(session, m, images, N_IMAGES, NULL);
     device->api = api;
     rvit_stats stats = RVIT_STATS_INIT;
     expect_ok(rvit_session_get_stats(session, &stats));
     assert_true(stats.saturated > 1000);
-    assert_int_equal(n_asked, makes_bytes(device) ? model->info.depth : 0);
+    assert_int_equal(n_asked, has_e4m3_outputs(device) ? model->info.depth : 0);
     double difference = 0, square = 0;
     for (int c = 0; c < N_IMAGES * CLASSES; c++) {
-        difference += (logits[c] - apart[c]) * (logits[c] - apart[c]);
-        square += apart[c] * apart[c];
+        difference += (logits[c] - separate[c]) * (logits[c] - separate[c]);
+        square += separate[c] * separate[c];
     }
-    const double off = sqrt(difference / square); /* some bytes are rounded otherwise; with scales that are not theirs it is 0.09 */
-    assert_true(makes_bytes(device) ? off > 0 && off < 0.05 : off == 0);
+    const double error = sqrt(difference / square); /* some values round differently; wrong scales give 0.09 */
+    assert_true(has_e4m3_outputs(device) ? error > 0 && error < 0.05 : error == 0);
     model_teardown(NULL);
     rvit_buffer_destroy(small);
 }
 
-/* Whatever the pixels, no input of a product exceeds what the weights say: counted as with scales of a checkpoint's, nothing is cut off. */
+/* Whatever the pixels, no input of a GEMM exceeds the bound that follows from the weights, so no value saturates. */
 static void bounds_hold(void **state)
 {
     (void)state;
@@ -302,7 +302,7 @@ static void bounds_hold(void **state)
     model_teardown(NULL);
 }
 
-/* Other weights in place give what a model of their own gives. */
+/* A model with updated weights gives the same bits as a model created with them. */
 static void weights_can_be_replaced(void **state)
 {
     (void)state;
@@ -332,7 +332,7 @@ static void weights_can_be_replaced(void **state)
     }
 }
 
-/* y [n_out] = bias + weight x, of a row of floats. */
+/* y [n_out] = bias + weight x, for a row x of floats. */
 static void add_product(const float *x, int32_t n_in, const float *weight, const float *bias, int32_t n_out, double *y)
 {
     for (int32_t o = 0; o < n_out; o++) {
@@ -361,7 +361,7 @@ static const float *traced(const rvit_session *session, rvit_result what, int32_
     return view.data;
 }
 
-/* A block's output is its input and what the products make of the traced inputs, and two of these are norms. */
+/* Recomputes each block from its traced GEMM inputs; two of these are norms. */
 static void inputs_are_traced(void **state)
 {
     (void)state;
@@ -441,10 +441,10 @@ static void expect_choice(rvit_precision_choice found, rvit_precision precision,
     assert_int_equal(found.dtype, dtype);
     assert_int_equal(found.quantization, quantization);
     if (reason[0] ? strstr(found.reason, reason) == NULL : found.reason[0] != 0)
-        fail_msg("the reason is \"%s\", should say \"%s\"", found.reason, reason);
+        fail_msg("the reason is \"%s\", should contain \"%s\"", found.reason, reason);
 }
 
-/* What they stand for, on this CPU and as if it had other instructions. */
+/* The choices of AUTO and of each precision, on this CPU and on simulated ones. */
 static void precisions(void **state)
 {
     (void)state;
@@ -465,7 +465,7 @@ static void precisions(void **state)
         expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_F16, RVIT_F16, RVIT_QUANTIZATION_NONE,
                       "8-bit GEMMs are not faster");
         expect_status(rvit_precision_choose(device, checkpoint, RVIT_PRECISION_FP8, &choice), RVIT_UNSUPPORTED, "int8 rows, but not e4m3");
-        /* By matrices, or by what the driver says. */
+        /* Vulkan decides by its matrix instructions or by what the driver reports. */
         const int32_t native = H.info.native_dtypes, most = H.info.tier == RVIT_TIER_SCALAR ? 0 : 1 << RVIT_I8;
         assert_int_equal(native & ~most, 0);
         assert_true(native != 0 || H.info.tier != RVIT_TIER_MATRIX || !H.info.is_software);
@@ -490,6 +490,6 @@ static void precisions(void **state)
     device->info.native_dtypes = own;
 }
 
-SUITE(quantized_suite, MODEL_TEST(precisions), MODEL_TEST(properties_hold), MODEL_TEST(errors_are_those_of_rounding),
-      MODEL_TEST(given_scales_are_used), MODEL_TEST(hidden_layers_write_bytes), MODEL_TEST(bounds_hold),
+SUITE(quantized_suite, MODEL_TEST(precisions), MODEL_TEST(properties_hold), MODEL_TEST(errors_match_rounding),
+      MODEL_TEST(scales_of_checkpoints), MODEL_TEST(fc1_writes_quantized_values), MODEL_TEST(bounds_hold),
       MODEL_TEST(weights_can_be_replaced), MODEL_TEST(inputs_are_traced), MODEL_TEST(bad_descs_are_refused));

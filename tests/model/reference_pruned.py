@@ -1,12 +1,12 @@
-"""SigLIP2 of NaFlex on one image, pruned, written out in plain PyTorch over the modules of transformers: what raggedvit's policies are held
-against. Part of make_dumps.py."""
+"""A pruned forward of SigLIP2 NaFlex on one image, in plain PyTorch with the modules of transformers: the reference of raggedvit's
+policies. Part of make_dumps.py."""
 import math
 
 import torch
 
 
 def attend(layer, x, sizes):
-    """What attention adds to x; the probabilities [heads, rows, rows]; the keys [heads, rows, head_dim]."""
+    """Returns the output of attention, the probabilities [heads, rows, rows] and the keys [heads, rows, head_dim]."""
     attention = layer.self_attn
     heads = attention.num_heads
     normed = layer.layer_norm1(x)
@@ -17,26 +17,26 @@ def attend(layer, x, sizes):
 
 
 def best(scores, keep):
-    """The rows of the best trunc(keep * n) scores, at least one, in their order."""
+    """The indices of the highest trunc(keep * n) scores, at least one, in ascending order."""
     n = max(1, math.trunc(len(scores) * keep))
     return torch.sort(torch.topk(scores, n).indices).values
 
 
 def merge(x, sizes, keys, merges):
-    """ToMe: rows of even place join the row of odd place that they resemble most; there are no prefix tokens."""
+    """ToMe without prefix tokens: each chosen even row merges into the most similar odd row."""
     metric = torch.nn.functional.normalize(keys.sum(0), dim=-1)
     even, odd = torch.arange(0, len(x), 2), torch.arange(1, len(x), 2)
     merges = min(merges, len(x) // 2)
     if merges == 0:
         return x, sizes
-    likeness, partner = (metric[even] @ metric[odd].T).max(-1)
-    joins = set(torch.topk(likeness, merges).indices.tolist())
+    similarity, partner = (metric[even] @ metric[odd].T).max(-1)
+    merged = set(torch.topk(similarity, merges).indices.tolist())
     sums, counts = x[odd] * sizes[odd, None], sizes[odd].clone()
-    for i in joins:
+    for i in merged:
         sums[partner[i]] += x[even[i]] * sizes[even[i]]
         counts[partner[i]] += sizes[even[i]]
-    stay = torch.tensor([int(even[i]) for i in range(len(even)) if i not in joins], dtype=torch.int64)
-    return torch.cat([x[stay], sums / counts[:, None]]), torch.cat([sizes[stay], counts])
+    unmerged = torch.tensor([int(even[i]) for i in range(len(even)) if i not in merged], dtype=torch.int64)
+    return torch.cat([x[unmerged], sums / counts[:, None]]), torch.cat([sizes[unmerged], counts])
 
 
 def pool(head, x, sizes):
@@ -50,18 +50,18 @@ def pool(head, x, sizes):
 
 
 def repeating(patches, grid, prune):
-    """Patches of an image of equal blocks, `tile` patches high and wide, each equal to its top left patch; with small steps inside."""
+    """Makes every patch of a tile equal to the tile's top left patch, plus a small step. tile: (lines, columns) of patches."""
     if "tile" not in prune:
         return patches
     tile, width = prune["tile"], grid[1]
-    places = [(y, x) for y in range(grid[0]) for x in range(width)]
-    source = [(y - y % tile[0]) * width + x - x % tile[1] for y, x in places]
-    steps = torch.tensor([prune["step"] * ((y + x) % 3) for y, x in places], dtype=patches.dtype)
+    positions = [(y, x) for y in range(grid[0]) for x in range(width)]
+    source = [(y - y % tile[0]) * width + x - x % tile[1] for y, x in positions]
+    steps = torch.tensor([prune["step"] * ((y + x) % 3) for y, x in positions], dtype=patches.dtype)
     return patches[source] + steps[:, None]
 
 
 def unpredicted(patches, grid, limit):
-    """PixelPrune, patch by patch: the numbers of those that their neighbours do not predict."""
+    """PixelPrune, patch by patch: the indices of the patches that their neighbours do not predict."""
     height, width = grid
     reconstructed, kept = {}, []
 
@@ -71,7 +71,7 @@ def unpredicted(patches, grid, limit):
     for y in range(height):
         for x in range(width):
             own = patches[y * width + x]
-            left, above, corner = (reconstructed.get(place) for place in ((y, x - 1), (y - 1, x), (y - 1, x - 1)))
+            left, above, corner = (reconstructed.get(position) for position in ((y, x - 1), (y - 1, x), (y - 1, x - 1)))
             prediction = above if left is None or (corner is not None and alike(corner, left) and not alike(corner, above)) else left
             dropped = prediction is not None and alike(own, prediction)
             reconstructed[y, x] = prediction if dropped else own
@@ -81,7 +81,7 @@ def unpredicted(patches, grid, limit):
 
 
 def siglip2(model, patches, grid, prune):
-    """The pooled row of a Siglip2VisionModel in float64, as a list, and how many rows are left at the end."""
+    """The pooled row of a Siglip2VisionModel in float64, as a list, and the number of rows after pruning."""
     patches = repeating(patches, grid, prune)
     x = model.embeddings(patches[None], torch.tensor([grid]))[0]
     if prune["policy"] == "pixelprune":

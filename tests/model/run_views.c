@@ -1,4 +1,4 @@
-/* Runs that bring their images' and logits' memory; weights from tensors in memory, and replaced under a session. */
+/* Tests runs that provide the memory of their images and logits, weights from tensors in memory, and updates of a session's weights. */
 #include "model.h"
 
 #include <dlfcn.h>
@@ -17,7 +17,7 @@ static const toy_spec spec = {.dim = 64,
                               .seed = 81,
                               .n_predictors = 2};
 
-/* Memory of the device for all runs of a test: images and logits of each. */
+/* Device memory for the images and logits of each run. */
 typedef struct memory {
     rvit_stream *stream;
     rvit_buffer *images[RUNS], *logits[RUNS];
@@ -27,9 +27,9 @@ static void open_memory(memory *d, const toy *m, const int32_t counts[RUNS], uin
 {
     expect_ok(rvit_stream_create(H.device[DEVICE], &d->stream));
     for (int run = 0; run < RUNS; run++) {
-        /* Vulkan reads the capacity's images, whatever their number (session.h). */
-        const int64_t room = H.desc.backend == RVIT_BACKEND_VULKAN || counts[run] == 0 ? N_IMAGES : counts[run];
-        expect_ok(rvit_buffer_create(H.device[DEVICE], room * m->pixels * 4, RVIT_BUFFER_DEVICE, &d->images[run]));
+        /* Vulkan reads as many images as the capacity, whatever the number of the run (session.h). */
+        const int64_t n = H.desc.backend == RVIT_BACKEND_VULKAN || counts[run] == 0 ? N_IMAGES : counts[run];
+        expect_ok(rvit_buffer_create(H.device[DEVICE], n * m->pixels * 4, RVIT_BUFFER_DEVICE, &d->images[run]));
         expect_ok(rvit_buffer_create(H.device[DEVICE], (counts[run] + 1) * CLASSES * 4, RVIT_BUFFER_DEVICE, &d->logits[run]));
         const float *images = toy_images(m, N_IMAGES, seed + (uint64_t)run);
         expect_ok(rvit_stream_write(d->stream, (rvit_view){d->images[run], 0}, images, (int64_t)counts[run] * m->pixels * 4));
@@ -72,8 +72,8 @@ static int64_t submits_of(const rvit_session *session)
     return stats.submits;
 }
 
-/* Every policy, any number of images, one run behind another: the bits of sessions that copy from the host and back. */
-static void one_behind_another(void **state)
+/* Several runs without waiting give the same bits as sessions that copy from the host and back, for every policy and number of images. */
+static void consecutive_runs(void **state)
 {
     (void)state;
     static const int32_t ragged[RUNS] = {0, 3, 1, N_IMAGES, 0}, full[RUNS] = {N_IMAGES, N_IMAGES, N_IMAGES, N_IMAGES, N_IMAGES};
@@ -146,7 +146,7 @@ static void bad_views(void **state)
     const int64_t before = submits_of(session);
     expect_status(rvit_session_enqueue(plain, &args), RVIT_INVALID_ARGUMENT, "input.view is given, but the session's input_memory is HOST");
     expect_status(rvit_session_run(session, &args, logits), RVIT_UNSUPPORTED, "run args' logits");
-    if (H.desc.backend != RVIT_BACKEND_VULKAN) { /* where the buffer holds the capacity */
+    if (H.desc.backend != RVIT_BACKEND_VULKAN) { /* on Vulkan the buffer has the size of the capacity */
         args.n_images = 3;
         expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "images");
         args.n_images = 2;
@@ -160,7 +160,7 @@ static void bad_views(void **state)
     expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "input.view is absent");
     args.input.data = toy_images(m, 2, 1);
     expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "input.data is given");
-    assert_int_equal(submits_of(session), before); /* each was refused before anything was enqueued */
+    assert_int_equal(submits_of(session), before); /* nothing was enqueued */
     close_memory(&d);
 }
 
@@ -175,8 +175,8 @@ static long long driver_calls(const char *function)
     return calls(function);
 }
 
-/* On CUDA the recorded program is updated only where the memory differs from the last run; if that fails, nothing is
-   enqueued, and the session goes on. */
+/* On CUDA the recorded program is updated only if the memory differs from the last run. If an update fails, nothing is enqueued, and the
+   session remains usable. */
 static void changed_views(void **state)
 {
     (void)state;
@@ -205,7 +205,7 @@ static void changed_views(void **state)
         const long long before = driver_calls("cuGraphExecKernelNodeSetParams_v2"), launches = driver_calls("cuGraphLaunch");
         expect_ok(rvit_session_enqueue(session, &args));
         const long long changes = driver_calls("cuGraphExecKernelNodeSetParams_v2") - before;
-        assert_int_equal(changes, i == 0 ? 2 : order[i] == order[i - 1] ? 0 : 1); /* of the two the last failure left one */
+        assert_int_equal(changes, i == 0 ? 2 : order[i] == order[i - 1] ? 0 : 1); /* the last failed attempt made one of the two changes */
         assert_int_equal(driver_calls("cuGraphLaunch") - launches, 1);
     }
     expect_ok(rvit_session_wait(session));
@@ -301,5 +301,5 @@ static void replaced_weights(void **state)
     }
 }
 
-SUITE(run_views_suite, MODEL_TEST(one_behind_another), MODEL_TEST(changed_views), MODEL_TEST(bad_views), MODEL_TEST(weights_from_memory),
+SUITE(run_views_suite, MODEL_TEST(consecutive_runs), MODEL_TEST(changed_views), MODEL_TEST(bad_views), MODEL_TEST(weights_from_memory),
       MODEL_TEST(replaced_weights));

@@ -1,4 +1,4 @@
-/* What a session gives besides logits, and how it is used. */
+/* Tests sessions: their inputs, results and traces, image errors, destruction and threads. */
 #include "model.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ static void fewer_images_than_the_capacity(void **state)
         assert_memory_equal(some, all, (size_t)counts[i] * 7 * sizeof(float));
         const int32_t *cu = session_cu_seqlens(session, 1);
         for (int32_t n = 0; n < counts[i]; n++) {
-            assert_int_equal(cu[n], n * 5); /* 16 patches, 8, 4, and the CLS token */
+            assert_int_equal(cu[n], n * 5); /* of 16 patches 8 and then 4 are kept, and the CLS token */
             assert_non_null(session_kept(session, 1, n));
         }
         assert_int_equal(cu[counts[i]], counts[i] * 5);
@@ -60,7 +60,7 @@ static void images_already_in_the_input(void **state)
     assert_memory_equal(session_floats(session, RVIT_RESULT_LOGITS), copied, 3 * 7 * sizeof(float));
 }
 
-/* The caller's images are free again when enqueue returns. */
+/* The caller may overwrite the images when enqueue returns. */
 static void images_are_copied(void **state)
 {
     (void)state;
@@ -79,7 +79,7 @@ static void images_are_copied(void **state)
     assert_int_equal(session_n_stages(session), 0);
 }
 
-/* A NaN pixel: the wait names the image and the stage, and the next run works. */
+/* After a NaN pixel, wait names the image and the stage, and the next run works. */
 static void nan_images_are_named(void **state)
 {
     (void)state;
@@ -103,7 +103,7 @@ static void nan_images_are_named(void **state)
         assert_non_null(strstr(rvit_status_detail(), "NaN"));
         for (size_t i = 0; i < sizeof logits; i++)
             assert_int_equal(((uint8_t *)logits)[i], SENTINEL);
-        /* The others are as if it were not there. */
+        /* The other images have the same results as before. */
         for (int32_t image = 0; image < 4; image++)
             if (image != 2) {
                 expect_ok(rvit_session_image_status(session, image));
@@ -122,7 +122,7 @@ static void nan_images_are_named(void **state)
         expect_status(rvit_session_image_status(session, 4), RVIT_INVALID_ARGUMENT, "there is no result of image 4");
         expect_status(rvit_session_image_status(NULL, 0), RVIT_INVALID_ARGUMENT, "session is NULL");
     }
-    /* Without a selection by scores it is the logits that are NaN. */
+    /* Without scores, the logits are NaN. */
     const rvit_session_desc desc = session_desc(3, RVIT_PRUNE_NONE, -1, NULL, 0);
     rvit_session *session = open_session(model, &desc);
     float *images = toy_images(m, 3, 5);
@@ -149,7 +149,7 @@ static void expect_rows(const rvit_session *session, rvit_result what, int32_t i
     }
 }
 
-/* Every traced value against float64, for a policy inside a block and one after it. */
+/* Compares every traced value with float64, for a policy inside a block and one after it. */
 static void traced_values(void **state)
 {
     (void)state;
@@ -202,7 +202,7 @@ static void traced_values(void **state)
         }
 }
 
-/* Tracing changes no result. */
+/* Tracing does not change results. */
 static void trace_is_neutral(void **state)
 {
     (void)state;
@@ -251,7 +251,7 @@ static void model_information(void **state)
     }
 }
 
-/* Children keep what they need: the order of destruction is free. */
+/* Objects may be destroyed in any order. */
 static void any_order_of_destruction(void **state)
 {
     (void)state;
@@ -273,7 +273,7 @@ static void any_order_of_destruction(void **state)
     toy_forward(m, images, NULL, 0, wanted, NULL);
     for (int c = 0; c < 7; c++)
         assert_true(fabs(logits[c] - wanted[c]) <= 1e-4);
-    /* With a run pending. */
+    /* A session may be destroyed while a run is pending. */
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = 1;
     args.input.data = images;
@@ -304,7 +304,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* One model, a session for each thread. */
+/* Each thread has a session of the same model. */
 static void sessions_in_threads(void **state)
 {
     (void)state;

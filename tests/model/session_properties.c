@@ -1,4 +1,4 @@
-/* The property tests of whole forwards. */
+/* Property tests of whole forwards. */
 #include "model.h"
 
 #include <math.h>
@@ -34,7 +34,7 @@ static rvit_session_desc desc_of(int policy)
     return policy_desc(policy, N_IMAGES);
 }
 
-/* [2 stages, n, tokens] for images order[0..n). */
+/* Keep masks [2 stages, n, tokens] for images order[0..n). */
 static uint8_t *masks(const toy *m, const int32_t *order, int32_t n)
 {
     uint8_t *keep = scratch((size_t)(2 * n * m->tokens));
@@ -45,7 +45,7 @@ static uint8_t *masks(const toy *m, const int32_t *order, int32_t n)
     return keep;
 }
 
-static const int32_t straight[N_IMAGES] = {0, 1, 2, 3, 4};
+static const int32_t in_order[N_IMAGES] = {0, 1, 2, 3, 4};
 
 static void permuting_images_permutes_logits(void **state)
 {
@@ -64,7 +64,7 @@ static void permuting_images_permutes_logits(void **state)
                 const rvit_session_desc desc = desc_of(policy);
                 rvit_session *session = open_session(open_model(m, types[t]), &desc);
                 const int masked = policy == RVIT_PRUNE_MASK;
-                const float *a = run_session(session, m, images, N_IMAGES, masked ? masks(m, straight, N_IMAGES) : NULL);
+                const float *a = run_session(session, m, images, N_IMAGES, masked ? masks(m, in_order, N_IMAGES) : NULL);
                 const float *b = run_session(session, m, permuted, N_IMAGES, masked ? masks(m, order, N_IMAGES) : NULL);
                 for (int n = 0; n < N_IMAGES; n++)
                     assert_memory_equal(b + n * CLASSES, a + order[n] * CLASSES, CLASSES * sizeof(float));
@@ -72,8 +72,8 @@ static void permuting_images_permutes_logits(void **state)
             }
 }
 
-/* Bit for bit at equal capacities; within rounding where the session is smaller. */
-static void one_run_equals_many(void **state)
+/* An image has the same bits in a batch of one if the capacities are equal. A smaller session gives the same results up to rounding. */
+static void batch_of_one_equals_batch(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++)
@@ -89,22 +89,22 @@ static void one_run_equals_many(void **state)
                 rvit_model *model = open_model(m, types[t]);
                 rvit_session *session = open_session(model, &desc), *small = open_session(model, &single);
                 const int masked = policy == RVIT_PRUNE_MASK;
-                const float *all = run_session(session, m, images, N_IMAGES, masked ? masks(m, straight, N_IMAGES) : NULL);
+                const float *all = run_session(session, m, images, N_IMAGES, masked ? masks(m, in_order, N_IMAGES) : NULL);
                 for (int32_t n = 0; n < N_IMAGES; n++) {
                     if (leaves_out(n + policy, 3))
                         continue;
                     const uint8_t *keep = masked ? masks(m, &n, 1) : NULL;
                     const float *one = run_session(session, m, images + n * m->pixels, 1, keep);
                     assert_memory_equal(one, all + n * CLASSES, CLASSES * sizeof(float));
-                    const float *alone = run_session(small, m, images + n * m->pixels, 1, keep);
-                    if (policy == RVIT_PRUNE_NONE || masked) /* elsewhere a near-tie may be decided otherwise */
-                        assert_true(largest_difference(alone, all + n * CLASSES, CLASSES) < (t ? 4e-3 : 1e-5));
+                    const float *of_small = run_session(small, m, images + n * m->pixels, 1, keep);
+                    if (policy == RVIT_PRUNE_NONE || masked) /* other policies may decide near-ties differently */
+                        assert_true(largest_difference(of_small, all + n * CLASSES, CLASSES) < (t ? 4e-3 : 1e-5));
                 }
                 model_teardown(NULL);
             }
 }
 
-/* The same with parameters that keep everything. */
+/* desc_of with parameters that keep all tokens. */
 static rvit_session_desc all_kept(int policy)
 {
     rvit_session_desc desc = desc_of(policy);
@@ -133,7 +133,7 @@ static void keeping_all_equals_none(void **state)
             memset(ones, 1, (size_t)(2 * N_IMAGES * m->tokens));
             for (int policy = RVIT_PRUNE_L2; policy <= LAST_POLICY; policy = next_policy(policy)) {
                 if (policy == RVIT_PRUNE_ATS || leaves_out(i + 2 * t + policy, 4))
-                    continue; /* ATS always drops the token of lowest score */
+                    continue; /* ATS always drops the token with the lowest score */
                 const rvit_session_desc desc = all_kept(policy);
                 rvit_session *session = open_session(model, &desc);
                 const float *kept = run_session(session, m, images, N_IMAGES, policy == RVIT_PRUNE_MASK ? ones : NULL);
@@ -147,7 +147,7 @@ static void keeping_all_equals_none(void **state)
         }
 }
 
-/* Again and again the same, whatever ran between. */
+/* A run has the same bits again, whatever ran in between. */
 static void runs_repeat(void **state)
 {
     (void)state;
@@ -165,8 +165,8 @@ static void runs_repeat(void **state)
     }
 }
 
-/* A run is one dispatch; it allocates nothing and waits once, in wait. */
-static void a_run_is_free(void **state)
+/* A run is one dispatch, allocates nothing, and waits only in rvit_session_wait. */
+static void runs_allocate_nothing(void **state)
 {
     (void)state;
     for (int policy = RVIT_PRUNE_NONE; policy <= LAST_POLICY; policy = next_policy(policy)) {
@@ -176,7 +176,7 @@ static void a_run_is_free(void **state)
         rvit_run_args args = RVIT_RUN_ARGS_INIT;
         args.n_images = N_IMAGES;
         args.input.data = toy_images(m, N_IMAGES, 6);
-        args.keep = policy == RVIT_PRUNE_MASK ? masks(m, straight, N_IMAGES) : NULL;
+        args.keep = policy == RVIT_PRUNE_MASK ? masks(m, in_order, N_IMAGES) : NULL;
         float logits[N_IMAGES * CLASSES];
         expect_ok(rvit_session_run(session, &args, logits));
         for (int i = 0; i < 4; i++) {
@@ -200,5 +200,5 @@ static void a_run_is_free(void **state)
     }
 }
 
-SUITE(session_properties_suite, MODEL_TEST(permuting_images_permutes_logits), MODEL_TEST(one_run_equals_many),
-      MODEL_TEST(keeping_all_equals_none), MODEL_TEST(runs_repeat), MODEL_TEST(a_run_is_free));
+SUITE(session_properties_suite, MODEL_TEST(permuting_images_permutes_logits), MODEL_TEST(batch_of_one_equals_batch),
+      MODEL_TEST(keeping_all_equals_none), MODEL_TEST(runs_repeat), MODEL_TEST(runs_allocate_nothing));

@@ -1,13 +1,14 @@
-/* Whole models against timm and Hugging Face in float64: the dumps of make_dumps.py, which says how they are made.
+/* Compares whole models with the float64 outputs of timm, Hugging Face and torchvision in the dumps of make_dumps.py.
 
-     test_dumps [--data FILE] [--dumps FILE] and what every test program takes
+     test_dumps [--data FILE] [--dumps FILE] [OPTIONS OF EVERY TEST PROGRAM]
 
-   --data is the file of committed dumps, --dumps one whose models are run in place of theirs. */
+   --data is the file of the committed dumps. --dumps is a file of other dumps, to compare instead of them. */
 #include "dumps.h"
 
 static const char *file;
 
-/* Largest difference allowed: in float32 this part of the largest output, in 16 bits twice that of the library that made the dump. */
+/* Largest difference allowed. float32: this fraction of the largest output. 16-bit types: twice the error of the library that made the
+   dump. */
 static const rvit_dtype types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
 static const double tolerance = 1e-5;
 
@@ -43,8 +44,8 @@ static int check(const char *name)
     return good;
 }
 
-/* Quantised, every family is off by a little: int8 rounds away 6 times what bf16 does of a normal number (0.7 against 0.11 percent), e4m3
-   24 times, and PyTorch's bf16 rounds more than that once. */
+/* Checks the error of quantized models relative to that of PyTorch in bf16. For normally distributed values, the rounding error of int8 is
+   6 times that of bf16 (0.7 against 0.11 percent), and that of e4m3 24 times. PyTorch rounds to bf16 more than once. */
 static int check_quantized(const char *name)
 {
     static const rvit_quantization kinds[] = {RVIT_QUANTIZATION_INT8, RVIT_QUANTIZATION_FP8};
@@ -99,8 +100,8 @@ static void dumps_quantized(void **state)
     check_all(check_quantized);
 }
 
-/* Choices that the tensors do not tell: the outputs show each wrong one. */
-static void choices(void **state)
+/* A wrong value of an option that the tensors do not reveal changes the outputs. */
+static void wrong_options(void **state)
 {
     (void)state;
     static const struct {
@@ -147,14 +148,14 @@ static void choices(void **state)
         expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), &desc, &checkpoint));
         const double difference = dump_run(dump, checkpoint, RVIT_F32, RVIT_QUANTIZATION_NONE);
         if (difference <= 10 * DUMP_TOLERANCE)
-            fail_msg("%s: a wrong choice (%d, %g, %d, %d) is within %g", wrong[i].name, (int)wrong[i].resample, (double)wrong[i].eps,
-                     (int)wrong[i].n_heads, (int)wrong[i].pooling, difference);
+            fail_msg("%s: a wrong option (resample %d, eps %g, n_heads %d, pooling %d) changes the outputs by only %g", wrong[i].name,
+                     (int)wrong[i].resample, (double)wrong[i].eps, (int)wrong[i].n_heads, (int)wrong[i].pooling, difference);
         rvit_checkpoint_destroy(checkpoint);
         json_decref(dump);
     }
 }
 
-static void activations(void **state)
+static void wrong_activations(void **state)
 {
     (void)state;
     static const struct {
@@ -175,13 +176,14 @@ static void activations(void **state)
         expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), &desc, &checkpoint));
         const double difference = dump_run(dump, checkpoint, RVIT_F32, RVIT_QUANTIZATION_NONE);
         if (difference <= wrong[i].tolerances * DUMP_TOLERANCE)
-            fail_msg("%s: a wrong activation (%d) is within %g", wrong[i].name, (int)wrong[i].activation, difference);
+            fail_msg("%s: a wrong activation (%d) changes the outputs by only %g", wrong[i].name, (int)wrong[i].activation,
+                     difference);
         rvit_checkpoint_destroy(checkpoint);
         json_decref(dump);
     }
 }
 
-/* Opens a dump's model with one member of its config changed; value: as JSON. */
+/* Runs a dump's model with one member of its config changed, and returns the largest difference of the outputs. value: JSON. */
 static double run_with(const char *name, const char *section, const char *key, const char *value)
 {
     json_t *dump = dump_load(dump_file, name), *config = json_object_get(dump, "config");
@@ -197,8 +199,8 @@ static double run_with(const char *name, const char *section, const char *key, c
     return difference;
 }
 
-/* How rotary positions turn: each wrong choice shows. */
-static void rotations(void **state)
+/* A wrong option of the rotary positions changes the outputs. */
+static void wrong_rotary_options(void **state)
 {
     (void)state;
     static const char hf[] = "hf_dinov3", dinov3[] = "timm_dinov3", rope[] = "timm_rope", ape[] = "timm_rope_ape",
@@ -226,13 +228,13 @@ static void rotations(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const double difference = run_with(wrong[i].name, wrong[i].section, wrong[i].key, wrong[i].value);
         if (difference <= 10 * DUMP_TOLERANCE)
-            fail_msg("%s: a wrong %s is within %g", wrong[i].name, wrong[i].key, difference);
+            fail_msg("%s: a wrong %s changes the outputs by only %g", wrong[i].name, wrong[i].key, difference);
     }
-    /* Turning all rows by the same shift of their coordinates changes no product of patches, but those with the prefix. */
+    /* A shift of all coordinates changes only the dot products with prefix tokens. */
     assert_true(run_with(reference, args, "rope_grid_offset", "0") > 10 * DUMP_TOLERANCE);
 }
 
-/* The names that transformers 5 gives DINOv3's blocks in memory, and not in files. */
+/* transformers 5 uses other tensor names for DINOv3's blocks in memory than in files. */
 static void names_in_memory(void **state)
 {
     (void)state;
@@ -257,7 +259,8 @@ static void names_in_memory(void **state)
     json_decref(dump);
 }
 
-SUITE(dumps_suite, TEST(dumps), TEST(dumps_quantized), TEST(choices), TEST(activations), TEST(rotations), TEST(names_in_memory));
+SUITE(dumps_suite, TEST(dumps), TEST(dumps_quantized), TEST(wrong_options), TEST(wrong_activations), TEST(wrong_rotary_options),
+      TEST(names_in_memory));
 
 int main(int argc, char **argv)
 {

@@ -1,4 +1,4 @@
-/* Whole models: a forward of every kind against float64, and what sessions promise. */
+/* Tests whole models: compares forwards with float64, and checks the guarantees of sessions. */
 #include "model.h"
 #include "tools/cli/session_results.h"
 

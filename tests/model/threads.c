@@ -1,4 +1,4 @@
-/* One device and one model, and in each thread a session and a stream of its own, made, run and ended there. */
+/* Threads share a device and a model. Each creates, runs and destroys its own session and stream. */
 #include "model.h"
 
 #include <pthread.h>

@@ -197,13 +197,13 @@ static void normalise(const double *x, int32_t rows, int32_t dim, const float *w
     }
 }
 
-/* Turns the queries and keys of patches: elements 2 i and 2 i + 1 of a head, the first half of them by the column, the others by the row.
- */
+/* Rotates the queries and keys of patches. A pair is elements 2 i and 2 i + 1 of a head; the first half of the pairs uses the column, the
+   second half the row. */
 static void rotate(const toy *m, double *qkv, int32_t rows, const int32_t *tokens)
 {
     const int32_t d = m->spec.dim, grid = m->spec.image_size / m->spec.patch_size;
     for (int32_t t = 0; t < rows; t++)
-        for (int32_t pair = 0; tokens[t] >= m->n_prefix && pair < d; pair++) { /* d / 2 pairs of queries, then as many of keys */
+        for (int32_t pair = 0; tokens[t] >= m->n_prefix && pair < d; pair++) { /* d / 2 pairs of queries, then d / 2 of keys */
             const int32_t patch = tokens[t] - m->n_prefix, i = pair % 32;
             const double angle = (i < 16 ? patch % grid : patch / grid) * pow(100, -(i % 16) / 16.0);
             double *u = qkv + (int64_t)t * 3 * d + 2 * pair, v = u[1];
@@ -212,8 +212,8 @@ static void rotate(const toy *m, double *qkv, int32_t rows, const int32_t *token
         }
 }
 
-/* All heads over [rows, 3 dim], rows that stand for several weighing as much; mean_cls: the mean over heads of the first row's
-   weights, received: over heads and rows. */
+/* Attention of all heads over qkv [rows, 3 dim]; sizes weight merged rows. mean_cls: the first row's weights, averaged over heads.
+   received: the weights averaged over heads and rows. */
 static void attend(const toy *m, const double *qkv, const double *sizes, int32_t rows, double *out, double *mean_cls, double *received)
 {
     const int32_t d = m->spec.dim;
@@ -268,7 +268,7 @@ static void embed(const toy *m, const float *image, double *x)
         }
 }
 
-/* Attention pooling of normalised rows: probs [n_heads, rows]; kv [rows, 2 dim]. */
+/* The keys and values [rows, 2 dim] and the probabilities [n_heads, rows] of attention pooling over normalised rows. */
 static void map_attention(const toy *m, const double *normed, const double *sizes, int32_t rows, double *kv, double *probs)
 {
     const int32_t d = m->spec.dim;
@@ -309,7 +309,7 @@ static void map_pool(const toy *m, const double *normed, const double *sizes, in
         out[i] += mixed[i];
 }
 
-/* The row that the head reads of normalised ones: CLS, the mean of the patches, or attention pooling. */
+/* The head's input, from normalised rows: the CLS row, the mean of the patches, or attention pooling. */
 static const double *pooled(const toy *m, const double *normed, const double *sizes, int32_t rows)
 {
     const int32_t d = m->spec.dim;
@@ -361,7 +361,7 @@ static void score(const toy *m, toy_stage *s, const double *x, const double *mea
         s->map_probe[i % rows] += probs[i] / m->n_heads;
 }
 
-/* Drops what the stage does not keep; returns the rows left. */
+/* Drops the tokens that the stage does not keep, and returns the number of remaining rows. */
 static int32_t drop(const toy_stage *s, double *x, int32_t *tokens, int32_t rows, int32_t d)
 {
     int32_t left = 0;
@@ -403,11 +403,11 @@ static int32_t *match(const toy *m, const double *qkv, int32_t rows, int32_t mer
         partner[a] = -1;
         best[a] = -INFINITY;
         for (int32_t b = m->n_prefix; a >= m->n_prefix && a % 2 == 0 && b < rows; b++) {
-            double product = 0;
+            double dot = 0;
             for (int32_t i = 0; b % 2 && i < 64; i++)
-                product += metric[a * 64 + i] * metric[b * 64 + i];
-            if (b % 2 && product > best[a]) {
-                best[a] = product;
+                dot += metric[a * 64 + i] * metric[b * 64 + i];
+            if (b % 2 && dot > best[a]) {
+                best[a] = dot;
                 nearest[a] = b;
             }
         }
@@ -422,7 +422,7 @@ static int32_t *match(const toy *m, const double *qkv, int32_t rows, int32_t mer
     return partner;
 }
 
-/* Returns the rows left: the prefix, those at even places that stay, those at odd ones. */
+/* Merges rows, and returns the number of remaining ones: the prefix, the even rows that were not merged, then the odd rows. */
 static int32_t merge(const toy *m, const double *qkv, double *x, int32_t *tokens, double *sizes, int32_t rows, int32_t merges)
 {
     const int32_t d = m->spec.dim, *partner = match(m, qkv, rows, merges);
