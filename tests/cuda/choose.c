@@ -1,9 +1,9 @@
-/* The choice of a GEMM kernel, as a table of devices and shapes. Needs no GPU. */
+/* Tests the choice of a GEMM kernel for many devices and shapes. Needs no GPU. */
 #include "cuda_tests.h"
 
 #include "backend_cuda/linear_choose.h"
 
-/* As device.c fills them in. */
+/* Device properties as device.c sets them. */
 static const rvit_cu_machine
     ada = {.n_sms = 58, .max_shared = 100352, .sm_shared = 102400, .clusters = 1},
     h100 = {.n_sms = 132, .max_shared = 231424, .sm_shared = 233472, .wgmma = 1, .faster_mma = 1, .early = 1, .clusters = 1},
@@ -67,7 +67,7 @@ static const struct choice_case {
     CASE(h100, LARGE_M, LARGE_M_UNKNOWN, RVIT_E4M3, RVIT_F16, 3152, 768, 3072, QKV, PADDED),
     CASE(ada, LT, LT_WHOLE, RVIT_E4M3, RVIT_F16, 50432, 768, 3072, QKV, PADDED),
     CASE(ada, E4M3, UNKNOWN, RVIT_E4M3, RVIT_F16, 197, 768, 2304, QKV, LIVE),
-    /* Ada, float32, and rare cases. */
+    /* Ada; float32; rare cases. */
     CASE(ada, LT, LT_WHOLE, RVIT_F16, RVIT_F16, 12608, 768, 2304, QKV),
     CASE(ada, TILES, ONE_PASS, RVIT_F16, RVIT_F16, 12608, 768, 3072, GELU),
     CASE(ada, LT, LT_WHOLE, RVIT_F16, RVIT_F16, 12608, 768, 3072, QKV, .activation = RVIT_ACTIVATION_GELU_TANH),
@@ -95,10 +95,10 @@ static void choices(void **state)
         paths |= 1u << got.path, reasons |= 1u << got.why;
     }
     assert_int_equal(paths, (1u << RVIT_CU_N_PATHS) - 1);
-    assert_int_equal(reasons, (1u << RVIT_CU_N_REASONS) - 2); /* all except NOT */
+    assert_int_equal(reasons, (1u << RVIT_CU_N_REASONS) - 2); /* any choice except NOT */
 }
 
-/* What the wgmma kernels do not support goes elsewhere, at any size. */
+/* GEMMs that the wgmma kernels do not support use other kernels, at any size. */
 static void wgmma_refuses(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The suites of test_cuda (features only CUDA has) and of test_cuda_tile (its choices of kernels). */
+/* The suites of test_cuda (features that only CUDA has) and of test_cuda_tile (the choice of kernels). */
 #ifndef RVIT_TESTS_CUDA_TESTS_H
 #define RVIT_TESTS_CUDA_TESTS_H
 

@@ -22,7 +22,7 @@ typedef struct e4m3_case {
 } e4m3_case;
 
 /* -1: the library is not emulated. */
-static long long gemms_made(void)
+static long long lt_gemms(void)
 {
     void *library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_NOLOAD);
     void *symbol = library != NULL ? dlsym(library, "rvit_emulation_gemms") : NULL;
@@ -34,7 +34,7 @@ static long long gemms_made(void)
 }
 
 /* Whether the emulated library has this GEMM; per-row scales need 9.0. */
-static int is_made_there(const e4m3_case *c)
+static int uses_lt(const e4m3_case *c)
 {
     const char *const architecture = getenv("RVIT_EMU_ARCH");
     const int has_rows = architecture != NULL && atoi(architecture) == 90;
@@ -101,20 +101,20 @@ static void check(const e4m3_case *c)
     op.linear.bias = array_view(bias, DEVICE);
     op.linear.residual = c->residual ? array_view(out, DEVICE) : (rvit_view){NULL, 0};
     op.linear.out = array_view(out, DEVICE);
-    const long long before = gemms_made();
+    const long long before = lt_gemms();
     expect_ok(rvit_stream_add(H.stream[DEVICE], &op));
-    const long long after = gemms_made();
+    const long long after = lt_gemms();
     char what[120];
     snprintf(what, sizeof what, "e4m3 to %s, bias %d%s, activation %d, residual %d, rows %d, one scale %d",
              rvit_enum_name(RVIT_ENUM_DTYPE, c->out_dtype), c->bias, c->narrow ? " (narrow too)" : "", (int)c->activation, c->residual,
              (int)c->rows, c->one_scale);
-    if (after >= 0 && after - (before < 0 ? 0 : before) != is_made_there(c))
+    if (after >= 0 && after - (before < 0 ? 0 : before) != uses_lt(c))
         fail_msg("%s: %lld GEMMs by cuBLASLt", what, after - before);
     arrays_fetch(DEVICE);
     float *got = loaded(c->out_dtype, out->result[DEVICE], 0, n);
-    for (int64_t j = NAN_ROW * OUT; j < (NAN_ROW + 1) * OUT; j++) { /* and no other row */
+    for (int64_t j = NAN_ROW * OUT; j < (NAN_ROW + 1) * OUT; j++) { /* no other row has NaN */
         if (!isnan(got[j]))
-            fail_msg("%s: an output of the row of NaN is %g", what, (double)got[j]);
+            fail_msg("%s: the row with a NaN input has the output %g", what, (double)got[j]);
         got[j] = 0, exact[j] = 0, plain[j] = 0;
     }
     check_close(what, c->out_dtype, got, exact, plain, n);
@@ -144,7 +144,7 @@ static void e4m3_gemms(void **state)
                 }
 }
 
-/* A program's GEMM with a row count on the device: each row's bits do not depend on the other rows. */
+/* In a program's GEMM with a row count on the device, each row's bits do not depend on the other rows. */
 static void check_rows_on_the_device(int one_scale)
 {
     enum { MOST = 700 };
@@ -252,7 +252,7 @@ static void check_static(rvit_dtype dtype, rvit_activation activation, int32_t c
         assert_true(is_nan ? isnan(of_rows[r]) : memcmp(&of_rows[r], scale->host, 4) == 0);
         for (int32_t i = 0; i < columns; i++)
             if (is_nan ? row[i] != 0x7f : abs((row[i] & 127) - (first[i] & 127)) > 1)
-                fail_msg("%s, activation %d, %d columns: byte %d of row %d is %02x, by its own scale %02x",
+                fail_msg("%s, activation %d, %d columns: value %d of row %d is %02x; with the row's own scale it is %02x",
                          rvit_enum_name(RVIT_ENUM_DTYPE, dtype), (int)activation, (int)columns, (int)i, r, row[i], first[i]);
     }
     harness_teardown(NULL);

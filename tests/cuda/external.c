@@ -1,4 +1,4 @@
-/* Memory and semaphores of other APIs. */
+/* Tests memory and semaphores that are imported from other APIs. */
 #define _GNU_SOURCE
 #include "cuda_tests.h"
 
@@ -33,8 +33,8 @@ static int file_in_memory(void)
     return fd;
 }
 
-/* The emulated driver imports files in memory as device memory and semaphores, which shows the calls and their order. A real driver
-   refuses them. */
+/* The emulated driver imports memfd files as device memory and semaphores, which tests the calls and their order. A real driver refuses
+   such files. */
 static void from_files(void **state)
 {
     (void)state;
@@ -158,8 +158,8 @@ static rvit_linear_args linear(rvit_view x, rvit_view weight, rvit_view out)
     return args;
 }
 
-/* A buffer on both APIs, synchronised by both kinds of semaphores: Vulkan doubles the rows, CUDA doubles them again, Vulkan copies them,
-   without host waits. */
+/* A buffer shared by both APIs and synchronised by both kinds of semaphores, without host waits: Vulkan doubles the rows, CUDA doubles them
+   again, and Vulkan copies them. */
 static void turns_with_vulkan(void **state)
 {
     (void)state;

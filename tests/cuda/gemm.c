@@ -1,5 +1,5 @@
-/* GEMMs by cuBLASLt, where the host knows the row count or padding rows may be computed. Checks the results and, with the emulated
-   library, how many it ran. Without a library, the backend's own kernels are checked. */
+/* Tests GEMMs of cuBLASLt, which runs them if the host knows the row count or padding rows may be computed. Checks the results and, with
+   the emulated library, how many GEMMs it ran. Without a library, the backend's own kernels run. */
 #include "cuda_tests.h"
 
 #include <dlfcn.h>
@@ -34,7 +34,7 @@ static void *emulated(const char *name)
 }
 
 /* -1: the library is not emulated. */
-static long long gemms_made(void)
+static long long lt_gemms(void)
 {
     void *symbol = emulated("rvit_emulation_gemms");
     long long (*count)(void) = NULL;
@@ -51,7 +51,7 @@ static void offer_algorithms(int n)
         offer(n);
 }
 
-/* Chooses cuBLASLt wherever it can run, as for very many rows. */
+/* Chooses cuBLASLt whenever it supports the GEMM, as for very many rows. */
 static rvit_cu_linear_choice choose_lt(const rvit_cu_machine *machine, const rvit_cu_linear_facts *facts)
 {
     rvit_cu_machine other = *machine;
@@ -80,7 +80,7 @@ static rvit_cu_linear_path path_of(const gemm_case *c)
     return device->choose_linear(&device->machine, &facts).path;
 }
 
-static int is_made_there(const gemm_case *c)
+static int uses_lt(const gemm_case *c)
 {
     return path_of(c) == RVIT_CU_PATH_LT || path_of(c) == RVIT_CU_PATH_LT_EPILOGUE;
 }
@@ -94,7 +94,7 @@ static rvit_status add_linear(const rvit_linear_args *args, rvit_view narrow_bia
     return rvit_stream_add(H.stream[DEVICE], &op);
 }
 
-/* The tolerance of a GEMM whose output is rounded before the epilogue, from plain code. */
+/* The tolerance of a GEMM that rounds its output before the epilogue, from a plain implementation. */
 static void round_twice(const gemm_case *c, const linear_problem *p, float *plain, int64_t n)
 {
     linear_problem bare = *p;
@@ -165,11 +165,11 @@ static void check(const gemm_case *c)
     args.bias = array_view(bias, DEVICE);
     args.residual = array_view(residual, DEVICE);
     args.out = array_view(out, DEVICE);
-    const long long before = gemms_made();
+    const long long before = lt_gemms();
     expect_ok(add_linear(&args, array_view(narrow, DEVICE), 0));
-    const long long after = gemms_made();
-    /* The first GEMM that could use the library opens it. */
-    if (after >= 0 && after - (before < 0 ? 0 : before) != is_made_there(c))
+    const long long after = lt_gemms();
+    /* The library is opened by the first GEMM that could use it. */
+    if (after >= 0 && after - (before < 0 ? 0 : before) != uses_lt(c))
         fail_msg("%s -> %s, bias %d%s, activation %d, gated %d, residual %d, rows %d: %lld GEMMs by cuBLASLt",
                  rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype), rvit_enum_name(RVIT_ENUM_DTYPE, c->out_dtype), c->bias,
                  c->narrow ? " (narrow too)" : "", (int)c->activation, c->gated, (int)c->residual, (int)c->rows, after - before);
@@ -223,7 +223,7 @@ static void in_two_passes(void **state)
     check_all(1);
 }
 
-/* Eager GEMMs with ever new shapes: the oldest plans are dropped and made again. */
+/* Eager GEMMs of many shapes: the oldest plans are dropped, and created again when needed. */
 static void many_shapes(void **state)
 {
     (void)state;
@@ -253,7 +253,7 @@ static void many_shapes(void **state)
     check_close("many shapes", RVIT_F32, loaded(RVIT_F32, out->result[DEVICE], 0, SHAPES * 8), exact, plain, SHAPES * 8);
 }
 
-/* Before recording, algorithms are measured on separate memory: the op's own data does not change. */
+/* Before recording, algorithms are measured in separate memory, so the op's own data does not change. */
 static void recorded(void **state)
 {
     (void)state;
@@ -284,13 +284,13 @@ static void recorded(void **state)
     args.residual = args.out = array_view(out, DEVICE);
     rvit_program *program[2];
     for (int i = 0; i < 2; i++) {
-        const long long before = gemms_made();
+        const long long before = lt_gemms();
         expect_ok(rvit_record_begin(H.stream[DEVICE]));
         expect_ok(rvit_linear(H.stream[DEVICE], &args));
         expect_ok(rvit_record_end(H.stream[DEVICE], &program[i]));
         /* The second program reuses the result of the first. */
-        if (before >= 0 && (gemms_made() == before + 1) != (i == 1))
-            fail_msg("program %d: %lld GEMMs by cuBLASLt", i, gemms_made() - before);
+        if (before >= 0 && (lt_gemms() == before + 1) != (i == 1))
+            fail_msg("program %d: %lld GEMMs by cuBLASLt", i, lt_gemms() - before);
     }
     expect_ok(rvit_program_launch(program[1], H.stream[DEVICE]));
     arrays_fetch(DEVICE);
@@ -301,7 +301,7 @@ static void recorded(void **state)
     machine->autotune_macs = tried;
 }
 
-/* If there is no memory to measure algorithms, the program is recorded all the same. */
+/* If there is no memory for measuring algorithms, the program is still recorded. */
 static void no_room_to_autotune(void **state)
 {
     (void)state;
@@ -318,7 +318,7 @@ static void no_room_to_autotune(void **state)
     args.weight = array_view(weight, DEVICE);
     args.out = array_view(out, DEVICE);
     expect_ok(rvit_linear(H.stream[DEVICE], &args)); /* opens cuBLASLt */
-    if (gemms_made() < 0)
+    if (lt_gemms() < 0)
         skip();
     machine->autotune_macs = 1;
     offer_algorithms(3);
@@ -328,14 +328,14 @@ static void no_room_to_autotune(void **state)
         rvit_program *program = NULL;
         char text[16];
         snprintf(text, sizeof text, "%d", n);
-        const long long before = gemms_made();
+        const long long before = lt_gemms();
         expect_ok(rvit_record_begin(H.stream[DEVICE]));
         expect_ok(rvit_linear(H.stream[DEVICE], &args));
         setenv("RVIT_EMU_FAIL_ALLOC", text, 1);
         const rvit_status status = rvit_record_end(H.stream[DEVICE], &program);
         unsetenv("RVIT_EMU_FAIL_ALLOC");
         assert_true(status == RVIT_OK || status == RVIT_OUT_OF_DEVICE_MEMORY);
-        recorded_untried += status == RVIT_OK && gemms_made() == before + 1;
+        recorded_untried += status == RVIT_OK && lt_gemms() == before + 1;
         rvit_program_destroy(program);
     }
     assert_true(recorded_untried > 0);
@@ -374,8 +374,8 @@ static rvit_status record_two(const gemm_pair *c, int padding_rows, rvit_program
     return rvit_record_end(H.stream[DEVICE], out_program);
 }
 
-/* GEMMs of a program with a row count on the device run on the backend's own kernels. They are right for any count, and each
-   row's bits do not depend on the others. */
+/* GEMMs of a program with a row count on the device run on the backend's own kernels. The results are right for any count, and each row's
+   bits do not depend on the others. */
 static void rows_on_the_device(void **state)
 {
     (void)state;
@@ -392,11 +392,11 @@ static void rows_on_the_device(void **state)
     store_normal(RVIT_F16, c.down->host, 0, IN * MIDDLE, 0.12f);
     rvit_program *program = NULL;
     arrays_upload();
-    const long long before = gemms_made();
+    const long long before = lt_gemms();
     expect_ok(record_two(&c, 1, &program));
     device->choose_linear = rvit_cu_linear_choose;
     if (before >= 0)
-        assert_int_equal(gemms_made() - before, 0);
+        assert_int_equal(lt_gemms() - before, 0);
     const int32_t counts[] = {MOST_ROWS, 0, 1, 69, 70, 320, 321, 500, 699, MOST_ROWS + 5, -3};
     char *whole = scratch((size_t)c.out->size);
     linear_problem p = {.rows = MOST_ROWS, .in_features = IN, .out_features = MIDDLE, .activation = RVIT_ACTIVATION_GELU};
@@ -420,7 +420,7 @@ static void rows_on_the_device(void **state)
     rvit_program_destroy(program);
 }
 
-/* A program keeps all its shapes, however many: each is looked up once. */
+/* A program keeps the plans of all its shapes, so each is looked up once. */
 static void program_of_many_shapes(void **state)
 {
     (void)state;
@@ -456,7 +456,7 @@ static void enqueue_copy(const array *from, int64_t offset, const array *to)
     expect_ok(rvit_copy(H.stream[DEVICE], &copy));
 }
 
-/* The row count changes between two GEMMs, by an op other than pruning. The second GEMM uses the new count. */
+/* An op other than pruning changes the row count between two GEMMs. The second GEMM uses the new count. */
 static void rows_that_change(void **state)
 {
     (void)state;
@@ -485,7 +485,7 @@ static void rows_that_change(void **state)
         args.weight = array_view(weight, DEVICE);
         args.out = array_view(out[i], DEVICE);
         expect_ok(add_linear(&args, absent, 1));
-        enqueue_copy(live, 0, seen); /* recorded in each */
+        enqueue_copy(live, 0, seen); /* recorded in each program */
         expect_ok(add_linear(&args, absent, 1));
     }
     rvit_program *program = NULL;

@@ -1,4 +1,4 @@
-/* The wgmma GEMMs (sm_90a) for large and small M. On other devices, other kernels run the same tests. */
+/* Tests the wgmma GEMMs (sm_90a) for large and small M. On other devices, other kernels run the same tests. */
 #include "cuda_tests.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ typedef struct hopper_case {
     int counts;                    /* e4m3 output: counts saturated values */
 } hopper_case;
 
-/* The small-M configurations: [whether out_features < in_features]. No stages: large M. */
+/* The small-M configurations; index 1 is for out_features < in_features. Without stages: large M. */
 static rvit_cu_small_m_config configs[2];
 
 static rvit_cu_linear_choice choose_wgmma(const rvit_cu_machine *machine, const rvit_cu_linear_facts *facts)
@@ -77,7 +77,7 @@ static void check_quantized(const uint8_t *bytes, const double *exact, int64_t n
     }
 }
 
-/* For any number of live rows and SMs: results are right and bit-equal, and rows past the live ones do not change. */
+/* For any number of live rows and SMs, results are right and bit-equal, and the other rows do not change. */
 static void check(const hopper_case *c, int *n_served)
 {
     enum { PERIOD = 5 };
@@ -168,7 +168,7 @@ static void check(const hopper_case *c, int *n_served)
                 int32_t n_cut = 0, n_full = 0;
                 memcpy(&n_cut, saturated->result[DEVICE], 4);
                 for (int64_t j = 0; j < c->live[i] * (int64_t)c->out_features; j++)
-                    n_full += (out->result[DEVICE][j] & 0x7f) == 0x7e; /* saturated values and the largest value itself */
+                    n_full += (out->result[DEVICE][j] & 0x7f) == 0x7e; /* counts saturated values and values equal to the maximum */
                 assert_true(n_cut > n_full / 2 && n_cut <= n_full);
             }
             if (i == 0 && sms == 1) {
@@ -191,7 +191,7 @@ static void check(const hopper_case *c, int *n_served)
     harness_teardown(NULL);
 }
 
-/* Rows, columns and channels that do or do not fill tiles and stages, with one and both consumer warpgroups. */
+/* Rows, columns and channels that fill tiles and stages or not, with one or both consumer warpgroups. */
 static void hopper_gemms(void **state)
 {
     (void)state;
@@ -381,7 +381,7 @@ static void hopper_follow(void **state)
     }
 }
 
-/* Ops that they do not support run elsewhere. */
+/* Ops that the wgmma kernels do not support run on other kernels. */
 static void hopper_refuses(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The caller's context, stream and memory. */
+/* Tests the use of the caller's context, stream and memory. */
 #include "cuda_tests.h"
 
 #include <raggedvit/cuda.h>
@@ -9,7 +9,7 @@
 
 enum { ROWS = 50, IN = 64, OUT = 32 };
 
-/* What a caller with its own CUDA code has. */
+/* The CUDA objects of the caller. */
 typedef struct caller {
     const rvit_cu_driver *cuda;
     CUdevice device;
@@ -48,7 +48,7 @@ static void caller_close(caller *c)
     expect_success(c->cuda->cuDevicePrimaryCtxRelease(c->device));
 }
 
-/* A GEMM on the caller's stream and memory gives the same result as on the library's. Setting other streams and memory allocates
+/* A GEMM on the caller's stream and memory gives the same result as on the library's. Setting another stream or other memory allocates
    nothing. */
 static void wrapped(void **state)
 {
@@ -191,7 +191,7 @@ static void context_is_left_alone(void **state)
     caller_close(&c);
 }
 
-/* With the caller's workspace, a stream that has run nothing can be captured, and the graph can be launched repeatedly. */
+/* With the caller's workspace, a stream can be captured before its first op, and the graph can be launched repeatedly. */
 static void captured_with_a_workspace(const caller *c, rvit_device *device, rvit_stream *other, const rvit_select_args *args)
 {
     rvit_stream *stream = NULL;
@@ -231,7 +231,7 @@ static void captured_with_a_workspace(const caller *c, rvit_device *device, rvit
     rvit_stream_destroy(stream);
 }
 
-/* Captured into the caller's graph: an op that needs more memory than the stream has is refused, and the capture stays valid. */
+/* During a capture, an op that needs more memory than the stream has is refused, and the capture remains valid. */
 static void captured_by_the_caller(void **state)
 {
     (void)state;
@@ -321,7 +321,7 @@ static void context_that_cannot_be_entered(void **state)
     caller_close(&c);
 }
 
-/* The statuses for results that end a context, and for a device that is temporarily unavailable. */
+/* The statuses for CUDA errors that end a context, and for a device that is temporarily unavailable. */
 static void statuses_of_results(void **state)
 {
     (void)state;
@@ -377,7 +377,7 @@ static void misuse(void **state)
     rvit_device_destroy(cpu);
 }
 
-/* A device with sleeping waits: it waits for events, on the library's own streams. */
+/* A device with sleeping waits waits for events, on the library's own streams. */
 static void waits_asleep(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The application resets the GPU (cudaDeviceReset) under a device: every call reports it, returns in time, and touches nothing made
-   since. A separate program, because a reset destroys everything the process has on the GPU. */
+/* The application resets the GPU (cudaDeviceReset) while a device exists. Every later call must report the loss without blocking, and must
+   not touch objects created after the reset. A separate program, because a reset destroys everything that the process has on the GPU. */
 #include <dlfcn.h>
 
 #include "backend_cuda/cu.h"
@@ -110,7 +110,7 @@ int main(void)
     const rvit_cu_driver *driver = NULL;
     failing_allocator_init(&allocator);
     if (open_device(&device) != RVIT_OK || rvit_cu_driver_open(&driver) != RVIT_OK || driver->cuCtxGetId == NULL) {
-        print_message("no CUDA device, or its driver does not number contexts: %s\n", rvit_status_detail());
+        print_message("no CUDA device, or its driver has no context ids: %s\n", rvit_status_detail());
         return 77;
     }
     rvit_device_destroy(device);

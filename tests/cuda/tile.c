@@ -1,4 +1,4 @@
-/* The chosen tiles cover the work and fit the device. Needs no GPU. */
+/* Checks that the chosen tiles cover the work and fit the device. Needs no GPU. */
 #include "cuda_tests.h"
 
 #include "backend_cuda/params.h"
@@ -146,7 +146,7 @@ static void attention_choices(void **state)
     assert_true(2 * (t.shared + 1024) <= ada->sm_shared);
     t = rvit_cu_tile_attention(hopper, &size);
     assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_32_rows);
-    /* Not if most images are short, or if more than the output is needed. */
+    /* 32-row warps are not used if most images are short or if other results than the output are needed. */
     size.rows = 64 * 100;
     t = rvit_cu_tile_attention(hopper, &size);
     assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64);
@@ -169,7 +169,7 @@ static void attention_choices(void **state)
     assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d80_32_rows);
     size.bias_stats = 1;
     assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d80);
-    /* A short image needs one CTA with few warps, and one pipeline stage. */
+    /* A short image needs only one CTA with few warps, and one pipeline stage. */
     size = (rvit_cu_attention_size){.element_size = 2, .head_dim = 64, .n_heads = 12, .n_images = 64, .rows = 64 * 41, .len = 41};
     t = rvit_cu_tile_attention(hopper, &size);
     assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_3_warps);
@@ -177,7 +177,7 @@ static void attention_choices(void **state)
     assert_int_equal(t.shared, 2 * 64 * 128);
     size.len = 21;
     assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d64_2_warps);
-    /* Few short images: warps of 8 rows, all running at once. */
+    /* A few short images use warps of 8 rows, which all run at once. */
     size.n_images = 16;
     t = rvit_cu_tile_attention(hopper, &size);
     assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_direct_32);
@@ -188,7 +188,8 @@ static void attention_choices(void **state)
     assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d64_3_warps);
 }
 
-/* The kernel for long images depends on the most rows of an image, the head and the outputs, never on the number of images. */
+/* The choice of the kernel for long images depends on max_len, the head and the outputs. Only with fixed_images may it also depend on the
+   number of images (split-KV). */
 static void hopper_attention_choices(void **state)
 {
     (void)state;
@@ -312,7 +313,7 @@ static void small_m_choices(void **state)
                     assert_true(t.ctas > 0 && t.ctas % t.cluster == 0 && t.shared <= h100.max_shared);
                     assert_true(t.ctas >= (rows + t.rows - 1) / t.rows * ((1152 + t.columns - 1) / t.columns) * t.config.split_k);
                 }
-    /* Splits and boxes must have whole units. */
+    /* Splits or boxes that do not divide evenly are refused. */
     const rvit_cu_small_m_config good = {RVIT_CU_SMALL_M_64x96, 4, 2, 1, 1},
                                  bad[] = {{RVIT_CU_SMALL_M_64x96, 4, 4, 1, 1},  {RVIT_CU_SMALL_M_64x96, 4, 1, 1, 2},
                                           {RVIT_CU_SMALL_M_64x96, 1, 2, 1, 1},  {RVIT_CU_SMALL_M_64x96, 4, 3, 1, 1},

@@ -1,5 +1,5 @@
-/* Kernels are chosen by the batch's capacities and the device; results must not depend on that. The same ops run as if on a device with
-   one SM, with very many, and in between. */
+/* The choice of a kernel depends on the batch's capacities and the device, but results must not. These tests run the same ops as on devices
+   with one SM, with very many, and in between. */
 #include "cuda_tests.h"
 
 #include <math.h>
@@ -43,7 +43,7 @@ static void run_attention(void *context)
     expect_ok(rvit_attention(H.stream[DEVICE], context));
 }
 
-/* A bit mask of the kernels chosen for the op on the listed devices. */
+/* A bit mask of the kernels that are chosen for the op on the listed devices. */
 static unsigned attention_shapes(const machine_list *list, const rvit_attention_args *args)
 {
     rvit_cu_machine machine = rvit_cu_device_of(H.device[DEVICE])->machine;
@@ -111,8 +111,8 @@ static void attention_variants(void **state)
     assert_int_equal(seen, (1u << RVIT_CU_N_ATTENTION_SHAPES) - 1); /* every kernel of each element type */
 }
 
-/* An image has the same bits alone and in a batch, also if a long image selects another kernel, or if alone each of its tiles gets an
-   SM. The same holds within a session, which uses split-KV in all of its launches. */
+/* An image has the same bits in a batch of one and in a larger batch, also if a long image selects another kernel, or if each of its tiles
+   gets its own SM. The same holds within a session, which uses split-KV in all of its launches. */
 static void long_images_alone(void **state)
 {
     (void)state;
@@ -130,7 +130,7 @@ static void long_images_alone(void **state)
         const int32_t dim = dims[d % N_DIMS];
         const batch b = batch_of(lengths, N_IMAGES, 3);
         const int64_t size = b.rows * dim * 2;
-        array *qkv = array_input("qkv", 3 * size), *out = array_output("out", size), *alone = array_output("out alone", size);
+        array *qkv = array_input("qkv", 3 * size), *out = array_output("out", size), *single = array_output("out of one image", size);
         array *cu = array_cu(&b), *cu_alone[N_IMAGES];
         store_normal(dtype, qkv->host, 0, b.live * 3 * dim, 1.5f);
         for (int i = 0; i < N_IMAGES; i++) {
@@ -153,19 +153,19 @@ static void long_images_alone(void **state)
             args.v.offset = args.q.offset + dim * 4;
             args.q_stride = args.k_stride = args.v_stride = 3 * dim;
             args.cu_seqlens = array_view(i < 0 ? cu : cu_alone[i], DEVICE);
-            args.out = array_view(i < 0 ? out : alone, DEVICE);
+            args.out = array_view(i < 0 ? out : single, DEVICE);
             args.out.offset += i < 0 ? 0 : (int64_t)b.cu[i] * dim * 2;
             rvit_op op = {.type = RVIT_OP_ATTENTION, .hints = {.fixed_images = is_split}, .attention = args};
             expect_ok(rvit_stream_add(H.stream[DEVICE], &op));
         }
         machine->n_sms = n_sms;
         arrays_fetch(DEVICE);
-        assert_memory_equal(out->result[DEVICE], alone->result[DEVICE], (size_t)(b.live * dim * 2));
+        assert_memory_equal(out->result[DEVICE], single->result[DEVICE], (size_t)(b.live * dim * 2));
         harness_teardown(NULL);
     }
 }
 
-/* A negative scale reverses the order of the logits: compared with -q. */
+/* A negative scale gives the same result as negated queries. */
 static void negative_scale(void **state)
 {
     (void)state;
@@ -208,7 +208,7 @@ static void run_linear(void *context)
     expect_ok(rvit_linear(H.stream[DEVICE], context));
 }
 
-/* For each tile that some device would choose, a number of SMs that leads to it. seen NULL: there is one tile. */
+/* Finds, for each tile that some device would choose, a number of SMs that leads to it. seen is NULL if there is only one tile. */
 static machine_list shapes_of(int64_t rows, int32_t in_features, int32_t columns, unsigned *seen)
 {
     if (seen == NULL)
@@ -270,7 +270,7 @@ static void linear_variants(void **state)
 {
     (void)state;
     static const int32_t sizes[][3] = {{300, 104, 200}, {129, 72, 260}, {70, 200, 132}, {5, 8, 4}, {66, 20, 36}};
-    /* Two kinds of ops have a kernel for each shape; one kernel supports all others. */
+    /* Two kinds of ops have kernels for specific shapes; one kernel supports all others. */
     static const linear_form plain[] = {{RVIT_ACTIVATION_NONE, 0, 1, 0}, {RVIT_ACTIVATION_GELU, 0, 0, 1}, {RVIT_ACTIVATION_GELU, 0, 0, 0}};
     static const linear_form sigmoids[] = {{RVIT_ACTIVATION_GELU_TANH, 0, 0, 0}, {RVIT_ACTIVATION_SILU, 1, 0, 0}};
     static const linear_form others[] = {{RVIT_ACTIVATION_GELU, 1, 0, 0},
@@ -298,7 +298,7 @@ static void run_select(void *context)
     expect_ok(rvit_select(H.stream[DEVICE], context));
 }
 
-/* Images are scored by one CTA or by several. */
+/* One CTA or several compute the scores of an image. */
 static void select_variants(void **state)
 {
     (void)state;
@@ -395,7 +395,7 @@ static void match_variants(void **state)
         }
 }
 
-/* A build only for GPUs with much shared memory, JIT-compiled for one with less (emulated: RVIT_EMU_...). */
+/* A build for GPUs with much shared memory only, JIT-compiled for a GPU with less (emulated by RVIT_EMU_...). */
 static void kernels_for_more_shared_memory(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* HiPrune's choice among the patches of an image, in float64, by the definition: anchors in the object block, the patches around them, then
-   the best of the others in the last block but one. */
+/* HiPrune's choice among the patches of an image, in float64: anchors in the object block, the patches around them, then the best others in
+   the second to last block. */
 #ifndef RVIT_TESTS_REFERENCE_HIPRUNE_H
 #define RVIT_TESTS_REFERENCE_HIPRUNE_H
 
@@ -12,7 +12,7 @@ typedef struct hiprune_problem {
     const double *object, *last; /* [n]: the attention received in the two blocks */
 } hiprune_problem;
 
-/* Adds the k best of those that are not taken, the first of equals first. Returns how far, relatively, the choice was from another. */
+/* Takes the k best patches that are not taken yet; the lower index wins a tie. Returns the relative margin of the choice. */
 static inline double take_best(const double *scores, int32_t n, int32_t k, uint8_t *taken)
 {
     double least = INFINITY, next = -1;
@@ -30,7 +30,7 @@ static inline double take_best(const double *scores, int32_t n, int32_t k, uint8
     return k > 0 && next >= 0 ? (least - next) / least : INFINITY;
 }
 
-/* Marks what stays, taken [n], and the anchors, anchors [n]; both are zero before. Returns the closest decision's margin. */
+/* Marks the kept patches in taken [n] and the anchors in anchors [n]; the caller zeroes both. Returns the smallest margin. */
 static inline double hiprune_plainly(const hiprune_problem *p, uint8_t *anchors, uint8_t *taken)
 {
     int32_t tokens = (int32_t)trunc(p->n * p->keep), n_taken = 0;

@@ -1,14 +1,14 @@
-"""Runs every policy in float64 over tiles of the demo sheet and writes what tests/model/policies.c compares with.
+"""Runs every policy in float64 on tiles of the demo sheet, and writes the reference file of tests/model/policies.c.
 
 usage: make_policies.py OUT N_TILES [DATA_FOLDER]      needs numpy, scipy and Pillow
 
-Lines of the file, all settings of a policy as rvit_prune_desc has them:
+Lines of the file; the settings of a policy are those of rvit_prune_desc:
   model TOKENS PREFIX CLASSES
   policy NAME [keep=R] [blocks=B,B,...] [threshold=T] [mass=P] [samples=K] [merges=R] [alpha=A] [object_block=B]
   image TILE
-  stage BLOCK PATCHES FUSED MARGIN MASK    after the stage: patches and fused tokens left, the decision's margin (policies.py), and the
-                                           patches as hexadecimal digits, patch 0 the lowest bit of the first digit
-  sizes N N ...                            tome: of how many tokens each row past the prefix is the mean
+  stage BLOCK PATCHES FUSED MARGIN MASK    after the stage: the number of patches and fused tokens, the decision's margin (policies.py), and
+                                           the kept patches as hexadecimal digits; patch 0 is the lowest bit of the first digit
+  sizes N N ...                            tome: the number of tokens merged into each row after the prefix
   logits X X ...
 """
 
@@ -21,12 +21,12 @@ from vit import Model, forward, read_tiles
 
 
 def masks(n_patches):
-    """A mask for each of two stages; what the first drops stays dropped."""
+    """A mask for each of two stages. The second stage keeps none of the patches that the first one drops."""
     random = np.random.default_rng(2604)
     return [random.random(n_patches) < 0.7, random.random(n_patches) < 0.6]
 
 
-# Name, settings as the library takes them, the reference.
+# Name, the library's settings, the reference.
 CONFIGS = [
     ("none", {}, p.Dense),
     ("l2", {}, p.L2),
@@ -107,7 +107,7 @@ def main():
                 closest = min([closest] + [margin for *_, margin in stages])
                 print("image", tile, file=out)
                 write_image(out, model, stages, logits)
-            print(f"{name}{settings(given)}: closest decision {closest:.2g}", file=sys.stderr, flush=True)
+            print(f"{name}{settings(given)}: smallest margin {closest:.2g}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-/* The ops, written plainly and in index order, once in float64 (what is right) and once in float32 (what plain code in the same
-   precision gets, which sets the tolerance). Inputs are the stored values as floats, contiguous. */
+/* Simple implementations of the ops, which sum in index order. The float64 version is the reference; the float32 version sets the
+   tolerance. Inputs are the stored values as contiguous floats. */
 #ifndef RVIT_TESTS_PLAIN_H
 #define RVIT_TESTS_PLAIN_H
 
@@ -14,14 +14,14 @@ typedef struct linear_problem {
     int32_t gated;
     const float *x, *weight, *bias, *residual; /* bias, residual: or NULL */
     int64_t period;                            /* of residual; 0: none */
-    const float *x_scales, *weight_scales;     /* or NULL, both */
-    int32_t sum_bits; /* 0, or what tensor cores of 8 bits keep of a sum: with each 32 products added, so many behind the first of the
-                         largest; the rest is cut off */
+    const float *x_scales, *weight_scales;     /* both may be NULL */
+    int32_t sum_bits; /* 0, or the precision of 8-bit tensor cores: when 32 products are added to the sum, all terms are truncated so many
+                         bits below the leading bit of the largest term */
 } linear_problem;
 void linear_f64(const linear_problem *p, double *out);
 void linear_f32(const linear_problem *p, float *out);
 
-/* What quantize rounds: the activation of x + bias, or of pairs of gate and value. */
+/* The values that quantize rounds: the activation of x + bias, or of pairs of gate and value. */
 typedef struct quantize_problem {
     int64_t rows;
     int32_t columns;
@@ -34,10 +34,10 @@ void quantize_f32(const quantize_problem *p, float *out);
 
 /* The norm of a row. */
 typedef struct norm_problem {
-    int32_t features; /* the columns that count; 0: all of them. The others become 0 */
+    int32_t features; /* number of valid columns, 0: all; the others become 0 */
     int32_t rms;
     float eps;
-    const float *gamma, *beta; /* gamma NULL: rows stay as they are; beta: or NULL */
+    const float *gamma, *beta; /* gamma NULL: no norm; beta: or NULL */
 } norm_problem;
 
 typedef struct layernorm_problem {
@@ -63,14 +63,14 @@ void attention_f32(const attention_problem *p, float *out, float *cls, float *ls
 void received_f64(const attention_problem *p, const float *lse, double *out);
 void received_f32(const attention_problem *p, const float *lse, float *out);
 
-/* The gradient of attention. round: what a weight and its gradient become before they are multiplied; in 16 bits every program with matrix
-   instructions, PyTorch's among them, rounds them to the stored type. NULL: nothing. */
+/* The gradient of attention. round is applied to the attention weights and their gradients before they are multiplied; NULL: no rounding.
+   With matrix instructions in 16-bit types all software, including PyTorch, rounds them to the stored type. */
 typedef struct attention_backward_problem {
     attention_problem forward;
     const float *out, *lse, *d_out;               /* [length, n_heads, head_dim]; lse: [length, n_heads] */
     const float *cls_probs, *d_cls_probs, *d_lse; /* [length, n_heads] or NULL, the first two together */
     float (*round)(float value);
-    double *terms; /* [length], added to: the absolute values of what is summed to d_key_bias; or NULL */
+    double *terms; /* [length] or NULL; accumulates the absolute values of the terms of d_key_bias */
 } attention_backward_problem;
 /* d_q, d_k, d_v: [length, n_heads, head_dim]; d_key_bias: [length]. */
 void attention_backward_f64(const attention_backward_problem *p, double *d_q, double *d_k, double *d_v, double *d_key_bias);
@@ -94,7 +94,7 @@ typedef struct predictor_problem {
 void predictor_f64(const predictor_problem *p, double *scores);
 void predictor_f32(const predictor_problem *p, float *scores);
 
-/* Per image, the sum of the rows that are not kept, each times its score. */
+/* The sum of an image's dropped rows, each times its score. */
 typedef struct fuse_problem {
     int32_t length, dim; /* one image */
     const uint8_t *keep;
@@ -103,7 +103,7 @@ typedef struct fuse_problem {
 void fuse_f64(const fuse_problem *p, double *row);
 void fuse_f32(const fuse_problem *p, float *row);
 
-/* The mean of the rows from `first` on, each column; 0 if there are none. */
+/* The mean of the rows from `first` on; 0 if there are none. */
 typedef struct mean_problem {
     int32_t length, first, dim; /* one image */
     const float *x;
@@ -111,7 +111,7 @@ typedef struct mean_problem {
 void mean_f64(const mean_problem *p, double *row);
 void mean_f32(const mean_problem *p, float *row);
 
-/* The weighted mean of the rows from `first` on, each normalised; 0 if there are none. */
+/* The weighted mean of the normalised rows from `first` on; 0 if there are none. */
 typedef struct pool_problem {
     int32_t length, first, dim; /* one image */
     norm_problem norm;
@@ -120,7 +120,7 @@ typedef struct pool_problem {
 void pool_f64(const pool_problem *p, double *row);
 void pool_f32(const pool_problem *p, float *row);
 
-/* One image: the rows weighted by the softmax of each head's logits, times the head's weights. */
+/* For one image, the sum of the rows weighted by the softmax of each head's logits, times the head's weights. */
 typedef struct probe_problem {
     int32_t length, dim, n_heads, head_dim, logits_stride;
     const float *x, *logits, *sizes, *weight, *bias; /* sizes, bias: or NULL */
@@ -129,7 +129,7 @@ typedef struct probe_problem {
 void probe_f64(const probe_problem *p, double *out, double *probs);
 void probe_f32(const probe_problem *p, float *out, float *probs);
 
-/* Keys added up over the heads, scaled to length 1. */
+/* The sum of the keys over the heads, scaled to length 1. */
 typedef struct metric_problem {
     int64_t rows;
     int32_t n_heads, head_dim;
@@ -138,16 +138,16 @@ typedef struct metric_problem {
 void metric_f64(const metric_problem *p, double *metric);
 void metric_f32(const metric_problem *p, float *metric);
 
-/* One list: the mean of n rows, weighted by their sizes. */
+/* The mean of n listed rows, weighted by their sizes. */
 typedef struct merge_problem {
     int32_t n, dim;
-    const int32_t *list; /* rows of x, in order */
+    const int32_t *list; /* row indices of x, in order */
     const float *x, *sizes;
 } merge_problem;
 void merge_f64(const merge_problem *p, double *row, double *size, double *key_bias);
 void merge_f32(const merge_problem *p, float *row, float *size, float *key_bias);
 
-/* A position table at a place of a grid, added to a patch: resampled as torch.nn.functional.interpolate does it, with rounded sources. */
+/* Adds a resampled position table, at one position of a grid, to a patch. Equals torch.nn.functional.interpolate with rounded sources. */
 typedef struct embed_problem {
     rvit_resample resample;
     int32_t table_height, table_width, dim;

@@ -1,4 +1,4 @@
-/* Included by plain_f32.c and plain_f64.c, which define REAL (the arithmetic's type), NAME(op), and EXP, LOG, SQRT, ERF, TANH. */
+/* Included by plain_f32.c and plain_f64.c, which define REAL (the type of the arithmetic), NAME(op), EXP, LOG, SQRT, ERF and TANH. */
 #include "plain.h"
 
 #include <stdlib.h>
@@ -20,8 +20,8 @@ static REAL activate(rvit_activation activation, REAL x)
     abort();
 }
 
-/* With n products of a row's. */
-static double add_cut_off(double sum, const float *x, const float *w, int32_t n, int32_t bits)
+/* Adds n products to the sum with truncated terms (sum_bits). */
+static double add_truncated(double sum, const float *x, const float *w, int32_t n, int32_t bits)
 {
     double largest = fabs(sum), units = 0;
     for (int32_t i = 0; i < n; i++)
@@ -34,14 +34,14 @@ static double add_cut_off(double sum, const float *x, const float *w, int32_t n,
     return (units + trunc(sum / unit)) * unit;
 }
 
-static REAL product(const linear_problem *p, int64_t row, int64_t column)
+static REAL linear_sum(const linear_problem *p, int64_t row, int64_t column)
 {
     const float *x = p->x + row * p->in_features, *w = p->weight + column * p->in_features;
     REAL sum = 0;
     for (int32_t i = 0; i < p->in_features && !p->sum_bits; i++)
         sum += (REAL)x[i] * (REAL)w[i];
     for (int32_t i = 0; i < p->in_features && p->sum_bits; i += 32)
-        sum = (REAL)add_cut_off((double)sum, x + i, w + i, p->in_features - i < 32 ? p->in_features - i : 32, p->sum_bits);
+        sum = (REAL)add_truncated((double)sum, x + i, w + i, p->in_features - i < 32 ? p->in_features - i : 32, p->sum_bits);
     if (p->x_scales)
         sum *= (REAL)p->x_scales[row] * (REAL)p->weight_scales[column];
     return p->bias ? sum + (REAL)p->bias[column] : sum;
@@ -51,9 +51,9 @@ void NAME(linear)(const linear_problem *p, REAL *out)
 {
     for (int64_t t = 0; t < p->rows; t++)
         for (int64_t o = 0; o < p->out_features; o++) {
-            REAL sum = activate(p->activation, product(p, t, p->gated ? 2 * o : o));
+            REAL sum = activate(p->activation, linear_sum(p, t, p->gated ? 2 * o : o));
             if (p->gated)
-                sum *= product(p, t, 2 * o + 1);
+                sum *= linear_sum(p, t, 2 * o + 1);
             if (p->residual)
                 sum += (REAL)p->residual[(p->period ? t % p->period : t) * p->out_features + o];
             out[t * p->out_features + o] = sum;
@@ -94,7 +94,7 @@ void NAME(layernorm)(const layernorm_problem *p, REAL *out)
         normalise(&p->norm, p->x + t * p->dim, p->dim, out + t * p->dim);
 }
 
-/* One query against one head. keys lie transposed, [head_dim, length], and sums go on side by side: each still adds in index order. */
+/* Attention of one query in one head. keys are transposed, [head_dim, length]; all sums advance together, each in index order. */
 static void attend(const attention_problem *p, const float *q, const float *keys, const float *v, REAL *logits, REAL *out, REAL *out_lse)
 {
     const int32_t n = p->length, dim = p->head_dim;
@@ -177,7 +177,7 @@ static REAL round_with(const attention_backward_problem *p, REAL value)
     return p->round ? (REAL)p->round((float)value) : value;
 }
 
-/* A query of a head against all keys. at: where its row begins; column: where the head begins in a row. */
+/* Adds the gradients of query t of head h. */
 static void backward_of(const attention_backward_problem *p, int32_t t, int32_t h, REAL *d_q, REAL *d_k, REAL *d_v, REAL *d_key_bias)
 {
     const attention_problem *f = &p->forward;
@@ -373,7 +373,7 @@ static int32_t floored(REAL x)
     return below > x ? below - 1 : below;
 }
 
-/* The weights of one axis, [side], of a kernel that widens when the table shrinks. */
+/* The weights [side] of one axis, for a kernel that becomes wider when the table shrinks. */
 static void antialiased(int is_cubic, int32_t side, int32_t grid, int32_t i, REAL *weights)
 {
     const REAL scale = (REAL)side / (REAL)grid, stretch = scale > 1 ? scale : 1, centre = scale * ((REAL)i + (REAL)0.5);

@@ -1,6 +1,6 @@
-"""The pruning policies in float64, after their sources (see the table in include/raggedvit/prune.h for the names and the papers).
+"""The pruning policies in float64, following their papers (listed in include/raggedvit/prune.h).
 
-Each stage reports a margin: how far, relatively, its closest decision was from going the other way. Ties go to the lower place.
+Each stage reports a margin: the smallest relative change of a score that would change its decision. The lower index wins a tie.
 """
 
 import math
@@ -20,7 +20,7 @@ def relative_gap(a, b, least=0.0):
 
 
 def best(scores, k, least=0.0):
-    """The k best by (score descending, place ascending), in ascending order of place, and the margin."""
+    """Returns the indices of the k best scores in ascending order, and the margin. The lower index wins a tie."""
     order = np.argsort(-scores, kind="stable")
     margin = relative_gap(scores[order[k - 1]], scores[order[k]], least) if 0 < k < len(scores) else INFINITE
     return np.sort(order[:k]), margin
@@ -52,7 +52,7 @@ class Dense(Policy):
 
 
 class L2(Policy):
-    """The CLS token competes for the k places and is kept in any case."""
+    """The CLS token counts among the k best if its norm is large enough, and is kept in any case."""
 
     site = "after"
 
@@ -87,7 +87,7 @@ def cls_attention(state):
 
 
 def received_attention(state):
-    """What a patch is given by all rows, in the mean over heads and rows."""
+    """The attention that each patch receives, averaged over heads and rows."""
     return state.attention.mean((0, 1))[state.model.n_prefix :]
 
 
@@ -138,20 +138,20 @@ class Received(EvitPaper):
 
 
 class FasterVlm(EvitPaper):
-    """As evit-paper, in the block whose output a language model is given: the last but one."""
+    """evit-paper in the second to last block, the one that a language model reads."""
 
     def __init__(self, model, blocks=None, keep=0.5):
         super().__init__(model, blocks or (model.depth - 2,), keep)
 
 
 class HiPrune(Policy):
-    """In the object block, some patches and their neighbours are chosen by the attention they receive; in the last block but one, the best
-    of the others fill up. Neighbours are those in the sequence of patches: the first of a grid row follows the last of the row before."""
+    """In the object block, some patches and their neighbours are chosen by the attention that they receive. In the second to last block, the
+    best others are added. Neighbours are those in the sequence of patches: the first of a grid row follows the last of the previous row."""
 
     def __init__(self, model, blocks=None, keep=0.5, alpha=0.1, object_block=None):
         super().__init__(model, blocks or (model.depth - 2,))
-        usual = min(math.floor(9 / 24 * model.depth + 0.5) - 1, self.blocks[0])
-        self.rate, self.alpha, self.object_block = keep, alpha, usual if object_block is None else object_block
+        default = min(math.floor(9 / 24 * model.depth + 0.5) - 1, self.blocks[0])
+        self.rate, self.alpha, self.object_block = keep, alpha, default if object_block is None else object_block
 
     def after_attention(self, state, block):
         n, columns = state.model.n_patches, math.isqrt(state.model.n_patches)
@@ -173,7 +173,7 @@ class HiPrune(Policy):
 
 
 class AtsPaper(EvitPaper):
-    """Attention times the norm of the block's output: the best up to a part of the sum, or a fixed number of them."""
+    """Scores are attention times the norm of the block's output. Keeps the best ones up to a fraction of the sum, or a fixed number."""
 
     def __init__(self, model, blocks=(3,), keep=None, mass=0.9):
         super().__init__(model, blocks, keep)
@@ -196,7 +196,7 @@ class AtsPaper(EvitPaper):
 
 
 class DynamicVit(Policy):
-    """threshold None: a schedule of counts; else the gate."""
+    """Keeps a scheduled number of patches, or those above the threshold, if there is one (the gate)."""
 
     site = "before"
 
@@ -216,7 +216,7 @@ class DynamicVit(Policy):
         return x[:, 0] - np.logaddexp(x[:, 0], x[:, 1])
 
     def prune(self, state, stage):
-        # A logarithm near 0 is the difference of two numbers that are not: what it may be off by does not shrink with it.
+        # A logarithm near 0 is the difference of two larger numbers, so its error does not shrink with it.
         scores = self.keep_log_probability(state.model, state.patches(), stage)
         if self.threshold is None:
             k = math.trunc(state.model.n_patches * self.rate ** (stage + 1))
@@ -232,20 +232,20 @@ class DynamicVit(Policy):
 
 
 def sample(scores, n_samples):
-    """Adaptive token sampling's choice among scores, as places in ascending order, and the margin.
+    """Adaptive token sampling: the chosen indices in ascending order, and the margin.
 
-    A choice is close if a sample stands nearly midway between two ranks and taking the other would change the set, or if the order of two
-    neighbouring ranks, one kept and one dropped, is sensitive to rounding.
+    The margin is small if a sample is nearly midway between two ranks and the other rank would change the set, or if two neighbouring ranks,
+    one kept and one dropped, have nearly equal scores.
     """
     n = len(scores)
     if n < 2:
         return np.arange(n), INFINITE
     order = np.argsort(scores, kind="stable")
     sums = np.cumsum(scores[order])
-    places = (sums - sums[0]) / (sums[-1] - sums[0])
-    first = places[places > 0].min()
+    positions = (sums - sums[0]) / (sums[-1] - sums[0])
+    first = positions[positions > 0].min()
     points = first + np.arange(n_samples) * (1 - first) / max(n_samples - 1, 1)
-    distances = np.abs(points[:, None] - places[None])
+    distances = np.abs(points[:, None] - positions[None])
     picks = distances.argmin(1)
     times = np.bincount(picks, minlength=n)
     kept = times > 0
@@ -275,30 +275,30 @@ class Ats(Policy):
 
 
 def match(metric, merges, n_prefix):
-    """ToMe's pairs: (target place for each source place, the new order of places, margin). The prefix takes no part."""
+    """ToMe's pairs of rows after the prefix. Returns (target row of each source row, the new order of rows, margin)."""
     n = len(metric)
     lengths = np.sqrt((metric**2).sum(1, keepdims=True))
     metric = np.divide(metric, lengths, out=np.zeros_like(metric), where=lengths > 0)
     a, b = np.arange(0, n, 2), np.arange(1, n, 2)
-    products = metric[a] @ metric[b].T
-    products[a < n_prefix] = -INFINITE
-    products[:, b < n_prefix] = -INFINITE
+    cosines = metric[a] @ metric[b].T
+    cosines[a < n_prefix] = -INFINITE
+    cosines[:, b < n_prefix] = -INFINITE
     merges = min(merges, (n - n_prefix) // 2)
     if merges <= 0:
         return {}, np.arange(n), INFINITE
-    values = products.max(1)
+    values = cosines.max(1)
     order = np.argsort(-values, kind="stable")
     merged = order[:merges]
-    # Products are cosines: what they may be off by does not shrink with them.
+    # The error of a cosine does not shrink with it.
     margin = relative_gap(values[order[merges - 1]], values[order[merges]], 1.0) if merges < len(order) else INFINITE
     targets = {}
     for row in merged:
-        target = products[row].argmax()
+        target = cosines[row].argmax()
         targets[a[row]] = b[target]
-        others = np.delete(products[row], target)
+        others = np.delete(cosines[row], target)
         if len(others):
             margin = min(margin, relative_gap(values[row], others.max(), 1.0))
-    rest = np.array([place for place in a if place not in targets], int)
+    rest = np.array([row for row in a if row not in targets], int)
     prefix = np.arange(n_prefix)
     return targets, np.concatenate([prefix, rest[rest >= n_prefix], b[b >= n_prefix]]), margin
 
@@ -324,7 +324,7 @@ class Tome(Policy):
 
 
 class Mask(Policy):
-    """masks: of each stage, the patches to keep, as a boolean array over all patches."""
+    """masks: a boolean array over all patches for each stage."""
 
     site = "after"
 

@@ -45,7 +45,7 @@ static int32_t smaller(int32_t a, int32_t b)
     return a < b ? a : b;
 }
 
-/* Why these scores cannot be added up; 0 if they can. */
+/* Returns the error if the scores cannot be summed, else 0. */
 static int check_sum(const candidate *c, int32_t n)
 {
     float largest = 0;
@@ -59,7 +59,8 @@ static int check_sum(const candidate *c, int32_t n)
     return n > 1 && (bad || largest == 0) ? CANNOT_ADD : 0;
 }
 
-/* In units of 2^-32 of the power of two above the largest, rounded down. The smallest exponent is that of the smallest normal number. */
+/* Converts scores to units of 2^-32 times the power of two above the largest score, rounded down. The exponent is at least that of the
+   smallest normal number. */
 static void count_units(candidate *c, int32_t n)
 {
     double largest = 0;
@@ -78,8 +79,8 @@ static uint64_t distance(wide a, wide b)
     return (uint64_t)(a > b ? a - b : b - a);
 }
 
-/* Samples and sums both ascend, so the search for a sample's rank begins where the last one ended, and ends at the first sum that is not
-   below the sample. */
+/* Samples and sums both ascend, so the search for a sample's rank begins at the previous rank and ends at the first sum that is not below
+   the sample. */
 static void sample(candidate *c, int32_t n, int32_t n_samples, uint8_t *keep)
 {
     qsort(c, (size_t)n, sizeof *c, worst_first);
@@ -154,7 +155,7 @@ static int scored(const selection_problem *p, candidate *c, int32_t n, uint8_t *
     return error ? NAN_SCORE : 0;
 }
 
-/* keep and the scores are those of one image. */
+/* keep and the scores are of one image. */
 static int one_image(const selection_problem *p, int32_t begin, int32_t length, uint8_t *keep)
 {
     const int32_t prefix = smaller(p->n_prefix, length);

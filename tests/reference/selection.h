@@ -1,4 +1,4 @@
-/* What rvit_select must give for scores that are known, found by sorting and with wide integers. */
+/* The reference of rvit_select for given scores, by sorting and with wide integers. */
 #ifndef RVIT_TESTS_SELECTION_H
 #define RVIT_TESTS_SELECTION_H
 
@@ -23,7 +23,7 @@ typedef struct selection {
     int32_t *image_errors; /* [n_images] */
 } selection;
 
-/* Fills the arrays that out points to. */
+/* Fills the arrays of out. */
 void select_plainly(const selection_problem *p, selection *out);
 
 #endif

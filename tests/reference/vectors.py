@@ -1,4 +1,4 @@
-"""Checks the reference against cases that can be redone by hand. Run it before trusting a dump."""
+"""Checks the reference policies against cases computed by hand. Run it before trusting a dump."""
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def main():
     found = DynamicVit.keep_log_probability(None, model, tokens, 0)
     if np.abs(found - [-0.3784046, -0.0138829, -0.3970324]).max() > 5e-8:
         raise SystemExit(f"predictor: {found}")
-    print("the reference agrees with the cases worked by hand")
+    print("the reference agrees with the cases computed by hand")
 
 
 if __name__ == "__main__":

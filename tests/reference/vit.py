@@ -1,6 +1,6 @@
-"""A Vision Transformer's forward in float64, one image at a time, written to be read.
+"""A simple float64 forward of a Vision Transformer, one image at a time.
 
-A policy (policies.py) is called at three places of a block and may take rows away from the state.
+A policy (policies.py) is called at three points of each block and may remove rows from the state.
 """
 
 import json
@@ -16,7 +16,7 @@ DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
 
 
 def read_safetensors(path):
-    """Every tensor as float64."""
+    """All tensors by name, as float64."""
     with open(path, "rb") as file:
         (header_size,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(header_size))
@@ -31,7 +31,7 @@ def read_safetensors(path):
 
 
 def read_tiles(path, count, tile, size):
-    """The first tiles of a sheet as the model's input, [3, size, size] each. The normalisation is done in float32, as everybody does it."""
+    """Yields the first tiles of a sheet as model inputs, [3, size, size] each. The normalisation is in float32, as in other libraries."""
     sheet = Image.open(path).convert("RGB")
     columns = sheet.width // tile
     for n in range(count):
@@ -86,7 +86,7 @@ class Model:
         return np.concatenate(prefix + [rows]) + self["pos_embed"][0]
 
     def attention(self, x, block, sizes):
-        """Returns x after the residual, the probabilities [heads, rows, rows], and keys and values [rows, heads, head_dim]."""
+        """Returns x after the residual, the probabilities [heads, rows, rows], and the keys and values [rows, heads, head_dim]."""
         name = f"blocks.{block}."
         qkv = self.linear(self.norm(x, name + "norm1"), name + "attn.qkv").reshape(len(x), 3, self.n_heads, self.head_dim)
         q, k, v = qkv[:, 0], qkv[:, 1], qkv[:, 2]
@@ -108,7 +108,7 @@ class Model:
 
 
 class State:
-    """An image on its way through the model. ids: the patch a row holds, from 0; -1 a fused token; prefix rows are left out."""
+    """The state of an image in the forward. ids: the patch index of each row after the prefix; -1 for a fused token."""
 
     def __init__(self, model, image):
         self.model = model
@@ -122,7 +122,7 @@ class State:
         return self.x[self.model.n_prefix :]
 
     def keep(self, kept):
-        """kept: positions among the patches, in their new order."""
+        """kept: indices into the current patches, in their new order."""
         p = self.model.n_prefix
         self.x = np.concatenate([self.x[:p], self.x[p + kept]])
         self.ids = self.ids[kept]
@@ -132,7 +132,7 @@ class State:
 
 
 def forward(model, image, policy):
-    """The logits and, for each prune stage, (block, ids, sizes, margin)."""
+    """Returns the logits and, for each prune stage, (block, ids, sizes, margin)."""
     state = State(model, image)
     for block in range(model.depth):
         policy.before_block(state, block)

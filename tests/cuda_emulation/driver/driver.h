@@ -1,4 +1,4 @@
-/* The objects of the emulated driver, and what its functions share. Every call holds one lock. */
+/* The objects and shared functions of the emulated driver. Every call holds one lock. */
 #ifndef EMU_DRIVER_H
 #define EMU_DRIVER_H
 
@@ -77,7 +77,7 @@ struct CUgraphNode_st {
 
 struct CUgraph_st {
     std::vector<emu::operation> operations;
-    std::map<size_t, CUgraphNode_st> nodes; /* those that the caller knows */
+    std::map<size_t, CUgraphNode_st> nodes; /* the dependencies that the caller sees */
     CUgraphNode last;
 };
 

@@ -1,5 +1,5 @@
-/* Device and page-locked memory. Each allocation is between inaccessible pages and ends at most 255 bytes before one; those bytes are
-   watched. Freed addresses are not reused. */
+/* Device and page-locked memory. Each allocation is between inaccessible pages and ends at most 255 bytes before one; writes to those bytes
+   are detected. Freed addresses are not reused. */
 #include "driver.h"
 
 #include <stdio.h>

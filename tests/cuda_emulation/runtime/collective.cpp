@@ -1,4 +1,4 @@
-/* Block barriers, warp collectives, and what happens to them when threads return. */
+/* Block barriers and warp collectives, also when some threads have returned. */
 #include "machine.h"
 
 namespace emu

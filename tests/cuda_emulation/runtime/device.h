@@ -1,4 +1,4 @@
-/* What the emulated machine does for kernels. emulated_intrinsics.h maps the kernels' names to it. */
+/* The functions that the emulated machine provides to kernels. emulated_intrinsics.h maps the kernels' names to them. */
 #ifndef EMU_DEVICE_H
 #define EMU_DEVICE_H
 
@@ -80,11 +80,11 @@ void multiply(site at, collective kind, float *d, const uint32_t *a, const uint3
 /* The same for m16n8k32 of e4m3 on 8-bit tensor cores: the 32 terms of each sum and d are truncated 13 bits below the
    leading bit of the largest. */
 void multiply_e4m3(site at, float *d, const uint32_t *a, const uint32_t *b);
-/* mma.sync m16n8k32 of bytes, row.col, int32 accumulation. is_signed: B is signed. */
+/* mma.sync m16n8k32 of int8, row.col, int32 accumulation. is_signed: B is signed. */
 void multiply_u8(site at, bool is_signed, int *d, const uint32_t *a, const uint32_t *b);
 
-/* wgmma: 64 rows, 16 columns of A, n columns of B. Each warp computes its 16 rows when it waits for the wgmma's group, with what
-   registers and shared memory hold then. */
+/* wgmma: 64 rows, 16 columns of A, n columns of B. Each warp computes its 16 rows when it waits for the wgmma's group, with the contents of
+   registers and shared memory at that time. */
 enum class operand { f16, bf16, e4m3 }; /* 16 columns of A, 32 for e4m3 */
 struct wgmma_args {
     int n;

@@ -151,9 +151,9 @@ void yield(worker &w, fiber &f);
 /* Lets the next ready fiber run, round-robin. */
 void stand_back(worker &w, fiber &f);
 void make_ready(warp &of, uint32_t lanes);
-/* Orders what threads of the block do from here on after what they have done. */
+/* Orders later accesses of the block's threads after their earlier ones. */
 void begin_epoch(block &b);
-/* A thread of the cluster is at its barrier or has ended. */
+/* Called when a thread of the cluster has reached its barrier or ended. */
 void count_cluster_barrier(worker &w);
 /* In random order, true once in `odds` times. */
 bool now_and_then(worker &w, unsigned odds);

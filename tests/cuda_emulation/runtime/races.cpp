@@ -24,7 +24,7 @@ namespace
 enum : uint16_t { SEVERAL_LANES = 0x8000, SEVERAL_WARPS = 0xffff };
 
 /* The last write to a byte of shared memory, and the reads since. epoch: of the block that owns the memory. order: warp barriers. A
-   reader may stand for several: lanes of one warp, or threads of several. */
+   reader may represent several threads: lanes of one warp, or threads of several warps. */
 struct record {
     uint32_t written_epoch, read_epoch, written_order, read_order, written_at, read_at;
     uint16_t writer, reader;
