@@ -1,4 +1,4 @@
-/* A plugin that holds the static library: several of them, of different versions, share a process. */
+/* A plugin that contains the static library. Several plugins with different versions may be in one process. */
 #include <raggedvit/raggedvit.h>
 
 const char *plugin_version(void);

@@ -1,4 +1,4 @@
-/* A user of the library in C99: attention of an image of one row, which gives v back, and the version of headers and library. */
+/* Uses the library from C99: compares the versions of headers and library, and runs attention on one row, which returns v. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ int main(void)
     char version[32];
     sprintf(version, "%d.%d.%d", RVIT_VERSION_MAJOR, RVIT_VERSION_MINOR, RVIT_VERSION_PATCH);
     if (strcmp(version, rvit_version()) != 0) {
-        fprintf(stderr, "the headers are of %s, the library of %s\n", version, rvit_version());
+        fprintf(stderr, "the headers have version %s, the library %s\n", version, rvit_version());
         return 1;
     }
 
@@ -40,7 +40,7 @@ int main(void)
         return 1;
     }
     if (rvit_vulkan_device_create(NULL, NULL, &none) == RVIT_OK) {
-        fprintf(stderr, "a Vulkan device was made from nothing\n");
+        fprintf(stderr, "a Vulkan device was created from NULL\n");
         return 1;
     }
 
@@ -61,11 +61,11 @@ int main(void)
     TRY(rvit_attention(stream, &args));
     TRY(rvit_stream_synchronize(stream));
     if (memcmp(memory + 1024, row[2], sizeof row[2]) != 0) {
-        fprintf(stderr, "attention to one row does not give that row\n");
+        fprintf(stderr, "attention on one row does not return that row\n");
         return 1;
     }
     if (rvit_count_table(RVIT_COUNT_FLOOR, strtod("nan", NULL), 0, 1, cu_seqlens) != RVIT_INVALID_ARGUMENT) {
-        fprintf(stderr, "a NaN is taken for a number: the library was compiled with fast-math\n");
+        fprintf(stderr, "a NaN was accepted: the library was compiled with fast-math\n");
         return 1;
     }
     rvit_buffer_destroy(buffer);

@@ -1,4 +1,4 @@
-// A user of the library in C++17: a mask becomes a layout, and pack gathers the kept rows on the CPU.
+// Uses the library from C++17: converts a mask to a layout, and gathers the kept rows with pack on the CPU.
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -33,7 +33,7 @@ void run()
 {
     rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
     if (desc.struct_size != sizeof desc || desc.index != RVIT_INDEX_AUTO)
-        throw std::runtime_error("an initialiser leaves fields out");
+        throw std::runtime_error("an initialiser does not set all fields");
     desc.backend = RVIT_BACKEND_CPU;
     desc.n_threads = 1;
     rvit_device *device = nullptr;

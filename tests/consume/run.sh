@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # usage: run.sh HOW SOURCE BUILD
-# Takes the library, built in BUILD from SOURCE, into other programs: find_package, pkg-config, build-tree, add_subdirectory, FetchContent
-# or package (Debian). CMAKE, CC, CXX (empty: C alone), CFLAGS and CXXFLAGS come from the environment. Exits 77 where a tool is missing.
+# Builds other programs with the library, which was built in BUILD from SOURCE. HOW is find_package, pkg-config, build-tree,
+# add_subdirectory, FetchContent or package (Debian). CMAKE, CC, CXX (empty: only C), CFLAGS and CXXFLAGS come from the environment. Exits
+# with 77 if a tool is missing.
 set -euo pipefail
 how=$1 source=$2 build=$3
 here=$source/tests/consume
@@ -13,10 +14,10 @@ languages=C
 [ -z "${CXX:-}" ] || languages='C;CXX'
 strict="-Wall -Wextra -Wpedantic -Werror"
 
-# No program or library below the folder looks for libraries in the current folder.
+# Checks that no program or library below the folder searches the current folder for libraries.
 check_run_paths() { sh "$source/tests/check_runpath.sh" "$1" || fail "a run path leads to the current folder"; }
 
-# Installs into a prefix that is then moved: nothing in it may know where it was, or where it was built.
+# Installs into a prefix and moves it: no installed file may contain the old prefix or the build folder.
 install_moved() {
     "$CMAKE" --install "$build" --prefix "$work/first" >"$work/log" || { cat "$work/log"; fail "cmake --install failed"; }
     prefix="$work/a prefix" # pkg-config must quote it
@@ -32,17 +33,17 @@ install_moved() {
     export PKG_CONFIG_PATH=$library/pkgconfig
 }
 
-# flags OPTIONS...: what pkg-config prints, in words of a shell, as the array flags.
+# flags OPTIONS...: sets the array flags to pkg-config's output, split as a shell does.
 flags() { eval "flags=($(pkg-config "$@" raggedvit))"; }
 
-# needs_shared PROGRAM yes|no: whether it is linked with the shared library.
+# needs_shared PROGRAM yes|no: checks whether the program is linked with the shared library.
 needs_shared() {
     local found=no
     ! readelf -d "$1" | grep -q 'NEEDED.*libraggedvit\.so\.0' || found=yes
-    [ "$found" = "$2" ] || fail "$1 needs libraggedvit.so.0.4: $found, not $2"
+    [ "$found" = "$2" ] || fail "$1 needs libraggedvit.so.0.4: $found, expected $2"
 }
 
-# A library that is linked with the archive has the functions to itself.
+# A plugin that is linked with the archive must neither export the library's functions nor need them.
 check_plugin() {
     nm -D --defined-only "$1" | grep -q ' plugin_version$' || fail "nm finds nothing in $1"
     ! nm -D "$1" | grep ' rvit_' || fail "$1 exports or lacks these functions"
@@ -64,14 +65,14 @@ cmake_project() {
         needs_shared "$folder/${language}_static" no
     done
     [[ ";$2;" != *";C;"* ]] || check_plugin "$folder/libplugin.so"
-    # The programs are compiled as their own project says, not as the library's does.
+    # The programs must be compiled with their own project's options, not with the library's.
     if grep '"command"' "$folder/compile_commands.json" | grep -E 'program\.c(pp)? ' |
         grep -E -e '-W[a-z]|-ffp-contract|-fno-fast-math|-fvisibility|RVIT_|_GNU_SOURCE'; then
         fail "the library's options have leaked into the program's"
     fi
 }
 
-# compile OUTPUT FLAGS...: program.c as C99 and program.cpp as C++17 with these flags, run.
+# compile OUTPUT FLAGS...: compiles program.c as C99 and program.cpp as C++17 with these flags, and runs them.
 compile() {
     local output=$1
     shift
@@ -80,7 +81,7 @@ compile() {
     [ -z "${CXX:-}" ] || { $CXX -std=c++17 $strict ${CXXFLAGS:-} -o "$output.cxx" "$here/program.cpp" "$@" && "$output.cxx"; }
 }
 
-# The project that docs/using.md shows, with an example as its main.c.
+# Builds the project of docs/using.md, with an example as its main.c.
 documented_project() {
     mkdir "$work/app"
     cp "$here/documented/CMakeLists.txt" "$work/app"
@@ -97,17 +98,17 @@ case $how in
 find_package)
     install_moved
     cmake_project both "$languages" -DRVIT_HOW=find_package "-DCMAKE_PREFIX_PATH=$prefix"
-    [ "$languages" = C ] || cmake_project cxx_alone CXX -DRVIT_HOW=find_package "-DCMAKE_PREFIX_PATH=$prefix"
+    [ "$languages" = C ] || cmake_project only_cxx CXX -DRVIT_HOW=find_package "-DCMAKE_PREFIX_PATH=$prefix"
     documented_project
     ;;
 pkg-config)
     command -v pkg-config >/dev/null || skip "pkg-config is not installed"
-    # Folders that are given as absolute ones, as Nix and Guix do.
+    # Nix and Guix set absolute folders.
     "$CMAKE" -S "$source" -B "$work/absolute" -DCMAKE_INSTALL_PREFIX=/opt/out -DCMAKE_INSTALL_LIBDIR=/opt/lib/lib \
         -DCMAKE_INSTALL_INCLUDEDIR=/opt/dev/include -DRVIT_{CUDA,VULKAN,TESTS,TOOLS,BENCH,EXAMPLES,PYTHON,TRITON}=OFF >"$work/log" ||
         { cat "$work/log"; fail "configuring failed"; }
     flags=$(pkg-config --cflags --libs "$work/absolute/raggedvit.pc" | xargs)
-    [ "$flags" = "-I/opt/dev/include -L/opt/lib/lib -lraggedvit" ] || fail "absolute folders become $flags"
+    [ "$flags" = "-I/opt/dev/include -L/opt/lib/lib -lraggedvit" ] || fail "pkg-config prints $flags for absolute folders"
     install_moved
     flags --cflags --libs
     LD_LIBRARY_PATH=$library compile "$work/shared" "${flags[@]}"
@@ -127,7 +128,7 @@ build-tree)
     LD_LIBRARY_PATH=$build compile "$work/uninstalled" "${flags[@]}"
     ;;
 add_subdirectory)
-    # A parent's flags reach the library, which must give the same all the same.
+    # The library is compiled with the parent's flags, but must give the same results.
     cmake_project parent "$languages" "-DRVIT_HOW=$how" "-DRVIT_SOURCE=$source" "-DCMAKE_C_FLAGS=-O2 -ffast-math" -DRVIT_VULKAN=OFF \
         -DRVIT_CUDA=OFF -DRVIT_DOXYGEN=/bin/true -DCMAKE_UNITY_BUILD=ON -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
     "$CMAKE" --install "$work/parent" --prefix "$work/prefix" >/dev/null
@@ -153,7 +154,7 @@ package)
     done
     depends=$(field libraggedvit0.4 Depends)
     echo "libraggedvit0.4 depends on $depends, suggests $(field libraggedvit0.4 Suggests)"
-    [[ $depends == *libc6* && $depends != *libjansson* ]] || fail "not the dependencies that the library has"
+    [[ $depends == *libc6* && $depends != *libjansson* ]] || fail "the dependencies are wrong: $depends"
     [[ ! $depends =~ vulkan|cuda|nvidia|mesa ]] || fail "a GPU driver is a dependency"
     [[ $(field libraggedvit0.4 Suggests) == *libvulkan1*libcuda1* ]] || fail "the drivers are not suggested"
     [[ $(field libraggedvit-dev Depends) == *"libraggedvit0.4 (= $(field libraggedvit0.4 Version))"* ]] ||

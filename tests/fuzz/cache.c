@@ -1,5 +1,5 @@
-/* The pipeline cache that a caller gives back: a blob as it is, or one of a payload with bytes changed. What the library takes must be what
-   it would have made of that payload, and the driver, here two functions of our own, sees the payload alone. */
+/* Fuzzes the pipeline cache that a caller loads: any blob, or a valid one with changed bytes. If the library accepts a blob, it must be
+   equal to the one that the library writes for its payload, and the driver (two functions of this file) must get only the payload. */
 #include "fuzz.h"
 
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 
 static struct {
     rvit_vk_device device;
-    const uint8_t *payload; /* what vkGetPipelineCacheData gives */
+    const uint8_t *payload; /* the result of vkGetPipelineCacheData */
     size_t payload_size;
-    const uint8_t *seen; /* what vkCreatePipelineCache was given */
+    const uint8_t *seen; /* the argument of vkCreatePipelineCache */
     size_t seen_size;
     int refuses, n_created;
 } D;
@@ -36,38 +36,38 @@ static VkResult VKAPI_CALL get_cache_data(VkDevice device, VkPipelineCache cache
     (void)cache;
     if (data != NULL) {
         if (*size < D.payload_size)
-            fuzz_fail("too little room for the cache");
+            fuzz_fail("the buffer for the cache is too small");
         memcpy(data, D.payload, D.payload_size);
     }
     *size = D.payload_size;
     return VK_SUCCESS;
 }
 
-/* The blob of a payload in memory of exactly its size. */
+/* The library's blob of a payload, in memory of exactly its size. */
 static uint8_t *make_blob(const uint8_t *payload, size_t payload_size, size_t *out_size)
 {
     D.payload = payload;
     D.payload_size = payload_size;
     size_t size = 0, again = 0;
     if (rvit_vk_device_get_cache(&D.device.base, NULL, 0, &size) != RVIT_OK || size <= payload_size)
-        fuzz_fail("a cache without a size");
+        fuzz_fail("the size of a cache is missing or too small");
     uint8_t *blob = malloc(size);
     if (blob == NULL)
         fuzz_fail("no memory");
     if (rvit_vk_device_get_cache(&D.device.base, blob, size - 1, &again) != RVIT_OK || again != size ||
         rvit_vk_device_get_cache(&D.device.base, blob, size, &again) != RVIT_OK || again != size)
-        fuzz_fail("a cache of two sizes");
+        fuzz_fail("the size of a cache changes");
     *out_size = size;
     return blob;
 }
 
-/* Same magic, and the same from the payload's size to the UUID; the checksum's and the shaders' places are between and behind. */
-static int is_made_here(const uint8_t *expected, const uint8_t *blob, size_t size)
+/* Compares all except the checksums of the payload and of the shaders. */
+static int is_own_blob(const uint8_t *expected, const uint8_t *blob, size_t size)
 {
     return memcmp(expected, blob, 8) == 0 && memcmp(expected + 16, blob + 16, 40) == 0 && memcmp(expected + 72, blob + 72, size - 72) == 0;
 }
 
-/* Gives the blob to a device; returns whether the driver saw something of it. */
+/* Opens a device's cache with the blob; returns whether the driver got a payload. */
 static int open_blob(const uint8_t *blob, size_t size)
 {
     D.n_created = 0;
@@ -77,17 +77,17 @@ static int open_blob(const uint8_t *blob, size_t size)
     if (D.seen_size == 0)
         return 0;
     if (D.seen < blob || D.seen + D.seen_size != blob + size)
-        fuzz_fail("the driver saw what is not the payload");
+        fuzz_fail("the driver got data that is not the payload");
     const size_t payload_size = D.seen_size;
     size_t again = 0;
     uint8_t *expected = make_blob(D.seen, payload_size, &again);
-    if (again != size || !is_made_here(expected, blob, size))
-        fuzz_fail("a blob was taken that this device never gave");
+    if (again != size || !is_own_blob(expected, blob, size))
+        fuzz_fail("a blob that this device did not write was accepted");
     free(expected);
     D.n_created = 0;
     D.refuses = 1;
     if (rvit_vk_cache_open(&D.device, blob, size) != RVIT_OK || D.n_created != 2 || D.seen_size != 0)
-        fuzz_fail("a payload that the driver refuses is not left out");
+        fuzz_fail("no empty cache was created after the driver refused a payload");
     return 1;
 }
 
@@ -105,7 +105,7 @@ static void use_driver(uint8_t which)
     driver->cache_uuid[VK_UUID_SIZE - 1] += which == 5;
 }
 
-/* A blob of a payload, some of its bytes changed, its end cut off or moved away, given to the driver that it is of or to another. */
+/* Opens a blob with changed bytes and another size, on its own driver or on another one. */
 static void open_changed(choices *c, int32_t n_changes)
 {
     struct {
@@ -131,12 +131,12 @@ static void open_changed(choices *c, int32_t n_changes)
     const int is_same = changed_size == size && memcmp(changed, blob, size) == 0 && which == 0 && c->size > c->at;
     use_driver(which);
     if (open_blob(changed, changed_size) != is_same)
-        fuzz_fail(is_same ? "a blob is not taken back" : "a changed blob is taken");
+        fuzz_fail(is_same ? "a valid blob was not accepted" : "a changed blob was accepted");
     free(changed);
     free(blob);
 }
 
-/* The first byte: 0, and the blob follows; or one more than the number of changes to the blob of a payload. */
+/* First byte: 0 if a blob follows, else one more than the number of changes to the blob of a payload. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     D.device.vk.vkCreatePipelineCache = create_cache;

@@ -1,4 +1,4 @@
-/* The files beside a checkpoint. The first byte says which file the rest is, or that it is a checkpoint's metadata. */
+/* Fuzzes the config files of a checkpoint and its metadata. The first byte selects which of them the rest is. */
 #include "fuzz.h"
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include "core/model/config/read.h"
 #include "core/model/describe.h"
 
-/* The corpus knows the kinds by these numbers. */
+/* The inputs of the corpus use these numbers. */
 enum { METADATA = 3, NAME = 4, GIVEN = 5, N_KINDS = 7 };
 static const char *const names[N_KINDS] = {
     [0] = "config.json", [1] = "open_clip_config.json", [2] = "preprocessor_config.json", [6] = "processor_config.json"};
@@ -39,7 +39,7 @@ static void begin_folder(void)
 {
     strcpy(folder, access("/dev/shm", W_OK) == 0 ? "/dev/shm/rvit-fuzz-XXXXXX" : "/tmp/rvit-fuzz-XXXXXX");
     if (mkdtemp(folder) == NULL)
-        fuzz_fail("there is no folder for the files");
+        fuzz_fail("cannot create a folder for the files");
     (void)atexit(end_folder);
 }
 
@@ -54,11 +54,11 @@ static void write_config(int which, const uint8_t *data, size_t size)
     path_of(which, path);
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (fd < 0 || write(fd, data, size) != (ssize_t)size)
-        fuzz_fail("the folder cannot be written");
+        fuzz_fail("cannot write to the folder");
     close(fd);
 }
 
-/* Such positions have a table of numbers. */
+/* The table of rotary positions must have values from -1 to 1. */
 static void check_rotation(const rvit_vit_config *config)
 {
     static float table[(1 + 4) * 128];
@@ -67,20 +67,20 @@ static void check_rotation(const rvit_vit_config *config)
     rvit_rope_fill_table(&config->rope, 2, 2, 1, config->info.head_dim, table);
     for (int32_t i = 0; i < 5 * config->info.head_dim; i++)
         if (!(table[i] >= -1 && table[i] <= 1))
-            fuzz_fail("a rotation is no number");
+            fuzz_fail("a value of the rotary table is not within -1..1");
 }
 
-/* A tool divides by these and makes images of that size. */
+/* The tool divides by std and resizes to these sizes. */
 static void check_recipe(const rvit_image_recipe *recipe)
 {
     if (recipe->resize_height < 0 || recipe->resize_width < 0)
-        fuzz_fail("a resize to no size");
+        fuzz_fail("a negative resize size");
     for (int i = 0; i < 3; i++)
         if (recipe->fill[i] < 0 || recipe->fill[i] > 255 || recipe->std[i] < 0)
-            fuzz_fail("a colour that is none");
+            fuzz_fail("an invalid fill colour or std");
 }
 
-/* The tensors of a plain model, of one without a position table, or of one with attention pooling and a norm of its patches. */
+/* Reads the config for a plain model, a model without a position table, or a model with attention pooling and a patch norm. */
 static void describe(rvit_facts *facts, rvit_unsupported *unsupported, int32_t kind)
 {
     const int32_t no_table = kind == NO_TABLE, pooled = kind == POOLED;
@@ -126,7 +126,7 @@ static void check_texts(const rvit_facts *facts)
     for (int i = 0; i < RVIT_FACT_COUNT; i++)
         if (memchr(facts->of[i].text, 0, sizeof facts->of[i].text) == NULL ||
             memchr(facts->of[i].where, 0, sizeof facts->of[i].where) == NULL)
-            fuzz_fail("a text has no end");
+            fuzz_fail("a text is not terminated");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Every member of the union begins where it does. */
+/* All members of the union have the same address. */
 static void *args_of(rvit_op *op)
 {
     return &op->copy;
@@ -23,14 +23,14 @@ static int is_quantized(rvit_dtype dtype)
     return dtype == RVIT_I8 || dtype == RVIT_E4M3;
 }
 
-/* A multiple, or a number out of range. */
+/* A multiple of factor, or a number out of range. */
 static int32_t multiple(choices *c, int32_t factor, int32_t least, int32_t most)
 {
     const int32_t n = choose_int(c, least, most);
     return n >= least && n <= most ? factor * n : n;
 }
 
-/* Of any int32, which choose_int and multiple may give. */
+/* Wraps around, because choose_int and multiple may return any int32. */
 static int32_t plus(int32_t a, int32_t b)
 {
     return (int32_t)((uint32_t)a + (uint32_t)b);
@@ -74,7 +74,7 @@ static void draft_patchify(rvit_op *op, choices *c)
         a->image_width = plus(multiple(c, a->patch_size, 1, 4), (int32_t)choose(c, 3));
     }
     a->n_prefix = choose_int(c, 0, 3);
-    a->split = a->n_prefix; /* of what is chosen already: the corpus keeps its meaning */
+    a->split = a->n_prefix; /* reads no further byte, so that the corpus keeps its meaning */
 }
 
 static void draft_preprocess(rvit_op *op, choices *c)
@@ -335,7 +335,7 @@ static void draft_grid_layout(rvit_op *op, choices *c)
     a->patch_merge = choose_int(c, 0, 1);
     a->window = choose(c, 2) ? 0 : choose_int(c, 0, 5);
     a->max_windows = choose_int(c, 0, 40);
-    if (choose(c, 2)) /* which go together with units and windows alone */
+    if (choose(c, 2)) /* merge groups and windows allow no prefix */
         a->n_prefix = 0;
 }
 
@@ -392,7 +392,7 @@ static void draft_grid_rope(rvit_op *op, choices *c)
     a->reference_width = choose(c, 2) ? 0 : choose_float(c);
 }
 
-/* An op without a draft of its own: words, most of them small, wherever its args hold no view. */
+/* For ops without a function of their own: fills everything except the views with mostly small integers. */
 static void draft_any(rvit_op *op, choices *c)
 {
     for (size_t at = sizeof(size_t); at + sizeof(int32_t) <= op_table[op->type].size; at += sizeof(int32_t)) {
@@ -433,7 +433,7 @@ static void (*const drafts[RVIT_OP_COUNT])(rvit_op *, choices *) = {
     [RVIT_OP_GRID_ROPE] = draft_grid_rope,
 };
 
-/* Rows without scales are refused if they are given any. */
+/* Ops refuse scales for values that are not quantized. */
 static int may_have(const rvit_op *op, int slot)
 {
     if (op->type == RVIT_OP_LINEAR && (slot == RVIT_SLOT(linear, x_scales) || slot == RVIT_SLOT(linear, weight_scales)))

@@ -1,4 +1,4 @@
-/* Calls of ops with arguments that are drawn: mostly of small shapes that fit together, now and then out of range. */
+/* Ops with random arguments: mostly small shapes that match, sometimes values out of range. */
 #ifndef RVIT_TESTS_FUZZ_DRAFTS_H
 #define RVIT_TESTS_FUZZ_DRAFTS_H
 
@@ -10,7 +10,7 @@ enum { MAX_VIEWS = RVIT_OP_MAX_ACCESSES };
 
 typedef struct draft {
     rvit_op op;
-    rvit_view *views[MAX_VIEWS]; /* of op, those that it may have, all of them empty */
+    rvit_view *views[MAX_VIEWS]; /* the views of op to fill in; all are empty */
     int n_views;
 } draft;
 

@@ -1,5 +1,5 @@
-/* Runs a fuzz target over files and the files of folders, without a fuzzer. A file NAME.pack holds many inputs, each behind its length in
-   four bytes, the lowest first (tests/fuzz/fuzz_corpus.py). */
+/* Runs a fuzz target on files and folders of files, without a fuzzer. A file NAME.pack contains many inputs, each after its length in four
+   bytes, little-endian (tests/fuzz/fuzz_corpus.py). */
 #include "fuzz.h"
 
 #include <dirent.h>
@@ -12,7 +12,7 @@ static int n_inputs;
 
 static int run_input(const uint8_t *bytes, size_t size)
 {
-    /* Exactly as large as the input, so that a read past it is seen. */
+    /* A copy of exactly the input's size, so that a sanitizer detects a read past its end. */
     uint8_t *data = malloc(size > 0 ? size : 1);
     if (data == NULL)
         return 0;

@@ -60,7 +60,7 @@ const char *memory_file(const void *data, size_t size, int64_t full_size)
     }
     if (fd < 0 || ftruncate(fd, 0) != 0 || pwrite(fd, data, size, 0) != (ssize_t)size ||
         (full_size > (int64_t)size && ftruncate(fd, full_size) != 0)) {
-        fprintf(stderr, "no memory for a file\n");
+        fprintf(stderr, "cannot create a file in memory\n");
         exit(1);
     }
     return path;
@@ -91,6 +91,6 @@ rvit_status expect_status_of(rvit_status status)
     if (status == RVIT_INTERNAL || status == RVIT_DEVICE_LOST)
         fuzz_fail(rvit_status_detail());
     if (status != RVIT_OK && rvit_status_detail()[0] == '\0')
-        fuzz_fail("a failure without a sentence");
+        fuzz_fail("an error without a message");
     return status;
 }

@@ -1,4 +1,4 @@
-/* What the fuzz targets share. A target is a program of its own: libFuzzer's main, or driver.c's, calls LLVMFuzzerTestOneInput. */
+/* Shared by the fuzz targets. Each target is a program; the main function of libFuzzer or driver.c calls LLVMFuzzerTestOneInput. */
 #ifndef RVIT_TESTS_FUZZ_H
 #define RVIT_TESTS_FUZZ_H
 
@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* An input read as a list of choices; past its end there are zeros. */
+/* An input that is read as a list of choices; zeros follow its end. */
 typedef struct choices {
     const uint8_t *data;
     size_t size, at;
@@ -20,27 +20,27 @@ static inline uint8_t choose_byte(choices *c)
     return c->at < c->size ? c->data[c->at++] : 0;
 }
 
-/* 0..n-1 */
+/* A number from 0 to n - 1. */
 static inline int32_t choose(choices *c, int32_t n)
 {
     return choose_byte(c) % n;
 }
 
 uint32_t choose_bits(choices *c);
-/* Mostly small, now and then at an end of the range. */
+/* Mostly a number from least to most, sometimes an extreme int32. */
 int32_t choose_int(choices *c, int32_t least, int32_t most);
 float choose_float(choices *c);
 double choose_double(choices *c);
 
-/* A file of these bytes, then zeros up to full_size if that is more; the path holds until the next call. */
+/* Creates a file of these bytes, padded with zeros to full_size if that is larger. The path is valid until the next call. */
 const char *memory_file(const void *data, size_t size, int64_t full_size);
 
-/* malloc's, but for requests that no test machine should be asked for. */
+/* Uses malloc, but refuses very large requests. */
 extern const rvit_allocator fuzz_allocator;
 
-/* A finding: says what, and ends the program. */
+/* Prints a finding and aborts the program. */
 _Noreturn void fuzz_fail(const char *what);
-/* The statuses that a call may give, whatever it was given: not INTERNAL, not DEVICE_LOST; a failure has a sentence. */
+/* Checks the status of a call with any arguments: it must not be INTERNAL or DEVICE_LOST, and an error must have a message. */
 rvit_status expect_status_of(rvit_status status);
 
 #endif

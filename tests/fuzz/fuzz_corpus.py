@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""The fuzz corpus between tests/fuzz/corpus, where inputs without a name lie in one file found.pack for each target, and folders of
-single files, which libFuzzer reads and writes.
+"""Converts the unnamed inputs of the fuzz corpus (tests/fuzz/corpus/TARGET/found.pack) to single files, which libFuzzer needs, and back.
 
-  fuzz_corpus.py unpack PACK FOLDER   writes each input of PACK into FOLDER as found_000, found_001, ...
-  fuzz_corpus.py add PACK FILE...     appends the files that PACK does not hold yet
+  fuzz_corpus.py unpack PACK FOLDER   writes each input of PACK to FOLDER as found_000, found_001, ...
+  fuzz_corpus.py add PACK FILE...     appends the files that are not in PACK yet
 
-A pack is a sequence of inputs, each behind its length in four bytes, the lowest first; tests/fuzz/driver.c reads it.
+A pack is a sequence of inputs, each after its length in four bytes, little-endian. tests/fuzz/driver.c reads it.
 """
 import pathlib
 import struct

@@ -1,4 +1,4 @@
-/* The other files that the tool reads: PNG, JPEG, WebP and BMP, recognised by their first bytes, and masks as .npy or JSON. */
+/* Fuzzes the tool's input files: PNG, JPEG, WebP and BMP images, recognised by their first bytes, and masks as .npy or JSON. */
 #include "fuzz.h"
 
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 #include "tools/cli/npy.h"
 #include "tools/cli/preprocess.h"
 
-/* The tool's own print, and are not linked. */
+/* Replace the tool's functions, which print. */
 void complain(const char *subject, const char *format, ...)
 {
     char text[1024];
@@ -20,7 +20,7 @@ void complain(const char *subject, const char *format, ...)
     (void)vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (subject == NULL || text[0] == '\0')
-        fuzz_fail("a complaint that says nothing");
+        fuzz_fail("an empty error message");
 }
 
 void *allocate(size_t n, size_t size)
@@ -67,29 +67,29 @@ static void preprocess(const struct image *image)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    /* A header may ask for 600 MB of pixels: the tool allows that, the time here is better spent. */
+    /* The tool allows 600 MB of pixels; limiting them here saves time. */
     struct image image;
     struct image_error error = {""};
     const char *path = memory_file(data, size, 0);
     int32_t width, height;
     if (image_load_size(path, &width, &height, &error)) {
         if (width < 1 || height < 1 || (int64_t)width * height > IMAGE_MAX_PIXELS)
-            fuzz_fail("a size that is none");
+            fuzz_fail("an invalid image size");
         error.text[0] = '\0';
         if ((int64_t)width * height <= 1 << 20) {
             if (image_decode(data, size, &image, &error)) {
                 if (image.width != width || image.height != height)
-                    fuzz_fail("two sizes of one image");
+                    fuzz_fail("the size of an image changes");
                 preprocess(&image);
                 image_free(&image);
             } else if (error.text[0] == '\0') {
-                fuzz_fail("a failure without a sentence");
+                fuzz_fail("an error without a message");
             }
         }
         return 0;
     }
     if (error.text[0] == '\0')
-        fuzz_fail("a failure without a sentence");
+        fuzz_fail("an error without a message");
 
     struct mask mask;
     for (int32_t n_patches = 4; n_patches <= 196; n_patches += 192)

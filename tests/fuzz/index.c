@@ -1,4 +1,4 @@
-/* An index of shards. */
+/* Fuzzes the index file of sharded checkpoints. */
 #include "fuzz.h"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@ static void write_at(const char *name, const void *data, size_t size)
     snprintf(path, sizeof path, "%s/%s", folder, name);
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (fd < 0 || write(fd, data, size) != (ssize_t)size)
-        fuzz_fail("the folder cannot be written");
+        fuzz_fail("cannot write to the folder");
     close(fd);
 }
 
@@ -45,7 +45,7 @@ static void begin_folder(void)
 {
     strcpy(folder, access("/dev/shm", W_OK) == 0 ? "/dev/shm/rvit-fuzz-XXXXXX" : "/tmp/rvit-fuzz-XXXXXX");
     if (mkdtemp(folder) == NULL)
-        fuzz_fail("there is no folder for the files");
+        fuzz_fail("cannot create a folder for the files");
     (void)atexit(end_folder);
     write_shard("a.safetensors",
                 "{\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"

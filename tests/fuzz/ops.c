@@ -1,5 +1,5 @@
-/* Ops on the CPU backend with arguments and contents from the input: lists of calls on buffers of exactly the size that each array needs,
-   so that the address sanitizer sees an access beside one. */
+/* Fuzzes ops on the CPU backend: the input provides the calls, their arguments and the contents of arrays. Each buffer has exactly the size
+   of its array, so that the address sanitizer detects an access outside it. */
 #include "drafts.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 enum { MAX_SIZE = 1 << 18, MAX_CALLS = 4 };
 
-/* What an array holds: nothing is checked of it before the op runs. */
+/* Fills an array. The library does not check the contents before the op runs. */
 static void fill(choices *c, uint8_t *bytes, int64_t size)
 {
     int32_t *ints = (int32_t *)(void *)bytes;
@@ -17,16 +17,16 @@ static void fill(choices *c, uint8_t *bytes, int64_t size)
         random = random * 1664525u + 1013904223u;
         const float value = (float)(int32_t)(random >> 8) / 65536 - 100;
         switch (kind) {
-        case 0: /* lengths, row numbers */
+        case 0: /* ascending lengths or row indices */
             ints[i] = (int32_t)(i * (step % 16));
             break;
-        case 1: /* the same, not in order */
+        case 1: /* random lengths or row indices */
             ints[i] = (int32_t)(random >> 16) % (step + 1);
             break;
         case 2:
             memcpy(&ints[i], &value, sizeof value);
             break;
-        case 3: /* float16 and bfloat16 of every kind */
+        case 3: /* any float16 and bfloat16 values */
             ints[i] = (int32_t)random;
             break;
         case 4:
@@ -47,7 +47,7 @@ typedef struct memory {
     int n;
 } memory;
 
-/* Gives each view of an op a buffer of the size that the op will find to be right, or spoils it. */
+/* Sets each view of an op to a buffer of the required size, or to an invalid one. */
 static int give_buffers(draft *d, choices *c, memory *m)
 {
     static rvit_buffer marks[MAX_VIEWS];

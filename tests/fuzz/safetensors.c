@@ -1,4 +1,4 @@
-/* A .safetensors file, its tensors read, and a checkpoint of it. The first byte says how the rest is taken. */
+/* Fuzzes .safetensors files: reads the tensors and opens a checkpoint. The first byte selects how the rest becomes a file. */
 #include "fuzz.h"
 
 #include <stdlib.h>
@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (options & 0x80) {
         path = memory_file(data + 1, size - 1, 0);
     } else {
-        /* The header alone, its length put before it, and a number of zeros as data: 2^n, or as many as two bytes say. */
+        /* The input is only the header: its length goes before it, and zeros after it as data, 2^n or the number in two bytes. */
         const size_t header = size - 3;
         const int64_t zeros = options & 0x40 ? (int64_t)1 << (data[1] % 26) : data[1] << 8 | data[2];
         uint8_t *whole = malloc(header + 8);

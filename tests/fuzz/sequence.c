@@ -1,6 +1,6 @@
-/* Sequences of calls over objects that live and end in any order: an input is a list of calls with their arguments, wrong ones among them.
-   A model of what lives says of each call whether it must work, what a buffer must hold and which bits an image's logits must have; calls
-   that failed must have changed nothing, and in the end no memory may be left. */
+/* Fuzzes sequences of calls on objects that are created and destroyed in any order. An input is a list of calls and arguments, some of them
+   invalid. A model of the objects predicts which calls succeed, the contents of buffers and the bits of logits. Failed calls must change
+   nothing, and no memory may remain allocated at the end. */
 #include "sequence.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 static struct {
     int64_t live;
     int32_t fail_in;
-    int failed; /* a request of this call was refused */
+    int failed; /* an allocation failed during this call */
 } A;
 
 static void *allocate(void *user, size_t size, size_t alignment)
@@ -45,8 +45,8 @@ int expect_given(rvit_status found, rvit_status wanted, const char *call)
     (void)expect_status_of(found);
     if (found == wanted || (A.failed && (found == RVIT_OUT_OF_HOST_MEMORY || found == RVIT_OUT_OF_DEVICE_MEMORY)))
         return found == RVIT_OK;
-    fprintf(stderr, "%s gives %s (%s), not %s\n", call, rvit_status_name(found), rvit_status_detail(), rvit_status_name(wanted));
-    fuzz_fail("a status that the model of the objects does not give");
+    fprintf(stderr, "%s returns %s (%s), expected %s\n", call, rvit_status_name(found), rvit_status_detail(), rvit_status_name(wanted));
+    fuzz_fail("the status differs from the prediction");
 }
 
 static void device_create(world *w)
@@ -124,7 +124,7 @@ static void buffer_destroy(world *w)
     slot->it = NULL;
 }
 
-/* Fills a mapped buffer by the host. */
+/* Writes to a mapped buffer from the host. */
 static void host_write(world *w)
 {
     buffer_slot *slot = &w->buffers[choose(&w->c, N_BUFFERS)];
@@ -186,7 +186,7 @@ static int fits(const buffer_slot *b, const rvit_device *device, int32_t offset,
 }
 
 /* Mostly a small multiple of 4. */
-static int32_t place(world *w)
+static int32_t choose_offset(world *w)
 {
     const uint8_t byte = choose_byte(&w->c);
     return byte < 250 ? byte % 32 * 4 : byte == 250 ? 2 : byte == 251 ? -4 : byte == 252 ? MAX_BUFFER : byte == 253 ? INT32_MAX - 3 : 0;
@@ -197,7 +197,7 @@ static void transfer(world *w)
     const uint8_t how = choose_byte(&w->c);
     const stream_slot *stream = &w->streams[how % 8 % N_STREAMS];
     buffer_slot *buffer = &w->buffers[choose(&w->c, N_BUFFERS)];
-    const int32_t offset = place(w), size = 4 + (place(w) & (MAX_BUFFER - 1));
+    const int32_t offset = choose_offset(w), size = 4 + (choose_offset(w) & (MAX_BUFFER - 1));
     const int works = stream->it != NULL && !stream->recording && fits(buffer, stream->device, offset, size);
     const rvit_status wanted = works ? RVIT_OK : RVIT_INVALID_ARGUMENT;
     const rvit_view view = {buffer->it, offset};
@@ -213,7 +213,7 @@ static void transfer(world *w)
     const int ok = EXPECT(rvit_stream_read(stream->it, view, host, size), wanted);
     for (int32_t i = 0; i < size; i++)
         if (ok ? buffer->known[offset + i] && host[i] != buffer->data[offset + i] : host[i] != how)
-            fuzz_fail(ok ? "a buffer does not hold what was put there" : "a read that failed wrote");
+            fuzz_fail(ok ? "a buffer does not contain what was written" : "a failed read wrote to the host array");
 }
 
 static void run_copies(const copies *c)
@@ -229,7 +229,8 @@ static void copy(world *w)
 {
     stream_slot *stream = &w->streams[choose(&w->c, N_STREAMS)];
     const uint8_t which = choose_byte(&w->c);
-    const copy_range r = {&w->buffers[which % N_BUFFERS], &w->buffers[which / N_BUFFERS % N_BUFFERS], place(w), place(w), place(w)};
+    const copy_range r = {&w->buffers[which % N_BUFFERS], &w->buffers[which / N_BUFFERS % N_BUFFERS], choose_offset(w), choose_offset(w),
+                          choose_offset(w)};
     if (stream->recording && stream->recorded.n == MAX_COPIES)
         return;
     rvit_copy_args args = RVIT_COPY_ARGS_INIT;
@@ -294,7 +295,7 @@ static void program_destroy(program_slot *program)
     program->it = NULL;
 }
 
-/* Opened once, and in the place of the first where an input begins with the usual objects: reading it takes longest of all calls. */
+/* Opened only once, for inputs that begin with the usual objects, because opening it is the slowest call. */
 static rvit_checkpoint *lasting;
 static const char *path;
 
@@ -323,9 +324,9 @@ static void checkpoint_open(world *w)
     desc.image_size = kind == 255 ? 7 : kind == 254 ? -4 : 0;
     if (*slot != NULL)
         return;
-    const char *given = kind == 253 ? "/nonexistent" : kind == 252 ? NULL : path;
+    const char *name = kind == 253 ? "/nonexistent" : kind == 252 ? NULL : path;
     const rvit_status wanted = kind == 253 ? RVIT_BAD_FILE : kind >= 252 ? RVIT_INVALID_ARGUMENT : RVIT_OK;
-    if (EXPECT(rvit_checkpoint_open(given, &desc, &made), wanted))
+    if (EXPECT(rvit_checkpoint_open(name, &desc, &made), wanted))
         *slot = made;
     else
         REQUIRE(made == UNTOUCHED);
@@ -350,7 +351,7 @@ static void model_create(world *w)
     model_slot *slot = &w->models[choose(&w->c, N_MODELS)];
     const uint8_t kind = choose_byte(&w->c);
     rvit_model_desc desc = RVIT_MODEL_DESC_INIT;
-    desc.dtype = kind == 255 ? RVIT_BF16 : kind == 254 ? RVIT_I8 : (rvit_dtype)(kind % 2); /* not of a model: int8 */
+    desc.dtype = kind == 255 ? RVIT_BF16 : kind == 254 ? RVIT_I8 : (rvit_dtype)(kind % 2); /* models cannot be int8 */
     desc.quantization = kind % 16 == 6 ? RVIT_QUANTIZATION_INT8 : kind % 16 == 7 ? RVIT_QUANTIZATION_FP8 : RVIT_QUANTIZATION_NONE;
     if (slot->it != NULL)
         return;
@@ -380,7 +381,7 @@ static void step(world *w)
     enum { N_CALLS = sizeof calls / sizeof *calls };
     const uint8_t byte = choose_byte(&w->c);
     const int32_t call = byte & 31;
-    /* An eighth of the calls finds that one of its first requests for memory is refused. */
+    /* In an eighth of the calls, one of the first 48 allocations fails. */
     arm_failure(byte >> 5 == 7 ? 1 + choose(&w->c, 48) : 0);
     if (call < N_CALLS)
         calls[call](w);
@@ -393,7 +394,7 @@ static void step(world *w)
     arm_failure(0);
 }
 
-/* What may end in any order ends in two of them. */
+/* Destroys all objects; devices and models, which may be destroyed in any order, first or last. */
 static void end_all(world *w, int devices_first)
 {
     for (int i = 0; i < N_DEVICES && devices_first; i++)
@@ -428,7 +429,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     open_lasting();
     A.live = 0;
     const int how = choose_byte(&w.c);
-    /* Most inputs want a device, a stream and a model. */
+    /* Most inputs begin with a device, a stream and a model. */
     if (how & 2) {
         static const uint8_t usual[] = {0, 0, 0, 5, 0, 0, 14, 0, 0, 0, 0};
         w.checkpoints[0] = lasting;

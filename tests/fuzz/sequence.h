@@ -1,4 +1,4 @@
-/* What the parts of the target `sequence` share: the objects that live, and what is known of each. */
+/* The objects of the target `sequence`, and what is known about each. */
 #ifndef RVIT_TESTS_FUZZ_SEQUENCE_H
 #define RVIT_TESTS_FUZZ_SEQUENCE_H
 
@@ -22,8 +22,8 @@ typedef struct buffer_slot {
     rvit_buffer *it;
     const rvit_device *device;
     int32_t size;
-    int users;                /* programs, recordings and sessions that must end first */
-    uint8_t data[MAX_BUFFER]; /* what it holds, where that is known */
+    int users;                /* programs, recordings and sessions that must be destroyed first */
+    uint8_t data[MAX_BUFFER]; /* the contents, where known */
     uint8_t known[MAX_BUFFER];
 } buffer_slot;
 
@@ -40,7 +40,7 @@ typedef struct copies {
 typedef struct stream_slot {
     rvit_stream *it;
     const rvit_device *device;
-    int recording, users; /* sessions that must end first */
+    int recording, users; /* users: sessions that must be destroyed first */
     copies recorded;
 } stream_slot;
 
@@ -58,14 +58,14 @@ typedef struct model_slot {
 typedef struct session_slot {
     rvit_session *it;
     rvit_session_desc desc;
-    rvit_prune_desc prune; /* when it was created */
+    rvit_prune_desc prune; /* at creation */
     stream_slot *stream;   /* NULL: its own */
     buffer_slot *images, *logits;
     int32_t n_stages, n_images, pending_images;
     int masked, merges, pending, has_results;
-    int unsure;            /* of what the pending run saw: it may fail */
-    int kinds[MAX_IMAGES]; /* of the pending run's images; -1: none of them */
-    int seen[N_KINDS];     /* an image of this kind was run, and gave: */
+    int unsure;            /* the pending run may fail, because of its images */
+    int kinds[MAX_IMAGES]; /* of the pending run's images; -1: unknown */
+    int seen[N_KINDS];     /* an image of this kind was run; its logits are logits_of */
     float logits_of[N_KINDS][CLASSES];
 } session_slot;
 
@@ -80,20 +80,20 @@ typedef struct world {
     session_slot sessions[N_SESSIONS];
 } world;
 
-/* The allocator of every device and checkpoint. From arm_failure on the n-th request fails, and only that one; 0: none does. */
+/* The allocator of every device and checkpoint. After arm_failure(n) only the n-th allocation fails; 0: none. */
 extern const rvit_allocator counting_allocator;
 void arm_failure(int32_t n);
 
-/* Ends the program unless the call gave the status, or memory ran out because it was made to. Returns whether it is OK. */
+/* Aborts the program unless the call returned `wanted`, or ran out of memory after arm_failure. Returns whether it succeeded. */
 int expect_given(rvit_status found, rvit_status wanted, const char *call);
 #define EXPECT(call, wanted) expect_given((call), (wanted), #call)
 #define REQUIRE(condition)                    \
     do {                                      \
         if (!(condition))                     \
-            fuzz_fail("not so: " #condition); \
+            fuzz_fail("failed: " #condition); \
     } while (0)
 
-/* What an out argument holds before a call, and after one that failed. */
+/* The value of an out argument before a call, and after a failed one. */
 #define UNTOUCHED ((void *)(uintptr_t)0x5a5a5a5a)
 
 void session_create(world *w);
@@ -101,7 +101,7 @@ void session_destroy(session_slot *s);
 void session_enqueue(world *w);
 void session_wait(world *w);
 void session_run(world *w);
-/* Everything that gives results, with indices in and out of range. */
+/* Calls all functions that return results, with indices in and out of range. */
 void session_look(world *w);
 
 #endif

@@ -7,12 +7,12 @@
 #include <raggedvit/experimental.h>
 #include "tools/cli/session_results.h"
 
-/* A policy and the parameters that it has, all in range. */
+/* A policy with valid parameters. */
 static rvit_prune_desc prune_of(choices *c)
 {
     rvit_prune_desc desc = RVIT_PRUNE_DESC_INIT;
     desc.type = (rvit_prune_type)choose(c, RVIT_PRUNE_FASTERVLM + 2);
-    if (desc.type == RVIT_PRUNE_MAP_PROBE) /* the model has none */
+    if (desc.type == RVIT_PRUNE_MAP_PROBE) /* the model has no attention pooling */
         desc.type = RVIT_PRUNE_HIPRUNE;
     const uint8_t value = choose_byte(c), blocks = choose_byte(c) % 8;
     rvit_prune_info info = RVIT_PRUNE_INFO_INIT;
@@ -44,7 +44,7 @@ static rvit_prune_desc prune_of(choices *c)
     return desc;
 }
 
-/* Puts one thing wrong; 0 if what was named is not there to be spoilt. */
+/* Makes one argument invalid; returns 0 if that is not possible. */
 static int spoil(world *w, uint8_t how, session_slot *s, rvit_model **model)
 {
     rvit_session_desc *desc = &s->desc;
@@ -93,7 +93,7 @@ static int spoil(world *w, uint8_t how, session_slot *s, rvit_model **model)
     }
 }
 
-/* Takes a buffer for the images or the logits, if it is one of the model's device. Returns whether it is large enough. */
+/* Uses the buffer for images or logits if it is on the model's device. Returns whether it is large enough. */
 static int take_buffer(buffer_slot *b, const model_slot *model, int64_t size, buffer_slot **out_taken, rvit_view *view)
 {
     if (b->it == NULL || b->device != model->device)
@@ -115,12 +115,12 @@ void session_create(world *w)
         return;
     s.desc.max_images = 1 + options % MAX_IMAGES;
     s.desc.trace = options >> 1 & 1;
-    /* Two bits for all outputs: the inputs in the corpus keep their meaning. */
+    /* Only two bits select the outputs, so that the inputs of the corpus keep their meaning. */
     s.desc.outputs = (options >> 2 & 1 ? RVIT_OUTPUT_FEATURES | RVIT_OUTPUT_POOLED | RVIT_OUTPUT_BLOCK_FEATURES : 0) |
                      (options >> 3 & 1 ? RVIT_OUTPUT_CLS_ATTENTION | RVIT_OUTPUT_RECEIVED_ATTENTION : 0);
     s.desc.features_block = s.desc.received_block = spoilt % DEPTH;
     s.desc.fixed_batch = options >> 4 & 1;
-    s.desc.dense_fallback = options >> 5 == 7 && spoilt % 16 == 0; /* takes as long as a dozen runs */
+    s.desc.dense_fallback = options >> 5 == 7 && spoilt % 16 == 0; /* rarely, because it takes as long as a dozen runs */
     stream_slot *stream = &w->streams[which / 8 % N_STREAMS];
     int works = model->it != NULL;
     if (which & 128 && stream->it != NULL && works && stream->device == model->device) {
@@ -176,7 +176,7 @@ void session_destroy(session_slot *s)
     memset(s, 0, sizeof *s);
 }
 
-/* An image is one of N_KINDS, so that equal ones come again among other batch mates: 0..3 as they should be, 4 huge, 5 not numbers. */
+/* There are N_KINDS images, so that equal ones occur in different batches: 0..3 are valid, 4 has huge values, 5 has NaN. */
 static void fill_image(int kind, float *image)
 {
     uint32_t random = (uint32_t)kind + 1;
@@ -191,7 +191,7 @@ static void fill_image(int kind, float *image)
     }
 }
 
-/* Makes the args of a run and says whether it must be taken. */
+/* Prepares the args of a run, and returns whether it must be accepted. */
 static int prepare(world *w, session_slot *s, rvit_run_args *args, int kinds[MAX_IMAGES], int *unsure)
 {
     static float images[MAX_IMAGES * IMAGE];
@@ -211,7 +211,7 @@ static int prepare(world *w, session_slot *s, rvit_run_args *args, int kinds[MAX
         if (in_range && i < args->n_images)
             *unsure |= kinds[i] >= 4;
     }
-    /* The mask of an image follows from what kind it is. */
+    /* The mask of an image depends only on its kind. */
     for (int32_t stage = 0; stage < s->n_stages && in_range; stage++)
         for (int32_t i = 0; i < args->n_images; i++)
             for (int32_t t = 0; t < TOKENS; t++)
@@ -244,7 +244,7 @@ static void enqueued(session_slot *s, const rvit_run_args *args, const int kinds
         memset(s->logits->known, 0, (size_t)s->desc.max_images * CLASSES * 4);
 }
 
-/* Equal images give equal bits, whatever is beside them. */
+/* Equal images have logits with equal bits in any batch. */
 static void check_logits(session_slot *s)
 {
     const float *logits = session_floats(s->it, RVIT_RESULT_LOGITS);
@@ -254,7 +254,7 @@ static void check_logits(session_slot *s)
         if (kind < 0 || kind >= 4)
             continue;
         if (s->seen[kind] && memcmp(s->logits_of[kind], logits + i * CLASSES, sizeof s->logits_of[kind]) != 0)
-            fuzz_fail("an image gives other logits than before");
+            fuzz_fail("the logits of an image differ from those of an earlier run");
         s->seen[kind] = 1;
         memcpy(s->logits_of[kind], logits + i * CLASSES, sizeof s->logits_of[kind]);
     }

@@ -1,4 +1,4 @@
-/* Sessions of a small model: a desc of any values, runs with any images and masks, and everything that gives results. */
+/* Fuzzes sessions of a small model: descs with any values, runs with any images and masks, and all functions that return results. */
 #include "small_model.h"
 
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static rvit_prune_desc prune_of(choices *c)
         for (int i = 0; i < 4; i++)
             desc.blocks[i] = choose_int(c, 0, 3);
     } else {
-        /* The defaults of most policies lie past the end of so small a model. */
+        /* The default blocks of most policies are past the end of this small model. */
         desc.n_blocks = 2;
         desc.blocks[1] = 1;
     }
@@ -76,7 +76,7 @@ static void look(rvit_session *session, int32_t n_images)
             const int32_t *kept = session_kept(session, stage, image);
             for (int32_t i = 0; kept != NULL && i < cu[image + 1] - cu[image]; i++)
                 if (kept[i] < -1 || kept[i] >= TOKENS)
-                    fuzz_fail("a kept token that there is not");
+                    fuzz_fail("the index of a kept token is out of range");
             (void)session_sizes(session, stage, image);
             (void)expect_status_of(rvit_session_keep_mask(session, stage, image, mask));
             (void)expect_status_of(rvit_session_feature_grid(session, image, -1, grid));
@@ -93,7 +93,7 @@ static void look(rvit_session *session, int32_t n_images)
     (void)expect_status_of(rvit_session_get_stats(session, &stats));
 }
 
-/* Runs up to max_images images; the data holds MAX_IMAGES. */
+/* Runs up to max_images images; the data has MAX_IMAGES. */
 static void run(choices *c, rvit_session *session, int32_t max_images)
 {
     static float images[MAX_IMAGES * IMAGE], logits[MAX_IMAGES * CLASSES];
@@ -137,7 +137,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     desc.outputs = options >> 1 & 3;
     desc.fixed_batch = options >> 3 & 1;
     desc.dense_fallback = options >> 4 & 1;
-    /* It times forwards of all images that there may be. */
+    /* dense_fallback times forwards with max_images images */
     if (desc.max_images > 64)
         desc.dense_fallback = 0;
     if (options & 32)

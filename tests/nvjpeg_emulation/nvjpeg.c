@@ -1,15 +1,16 @@
-/* An emulation of nvJPEG for the emulated CUDA driver (../cuda_emulation): libjpeg decodes, and the pixels are copied to the device when
-   the stream reaches them. It refuses what nvJPEG refuses. A line "nvJPEG emulation: ..." on standard error says what the caller did wrong:
-   no current context, a state used by two threads, an engine asked while the stream has work, objects used after their end or never freed.
+/* Emulates nvJPEG for the emulated CUDA driver (../cuda_emulation): libjpeg decodes, and the pixels are copied to the device when the
+   stream reaches the copy. It refuses the same files as nvJPEG. A line "nvJPEG emulation: ..." on standard error reports an error of the
+   caller: no current context, a state used by two threads, an engine used while the stream has work, objects used after they were freed or
+   never freed.
 
    RVIT_EMU_NVJPEG_ENGINES=1       the device has JPEG engines, for baseline files only
-   RVIT_EMU_NVJPEG_VERSION=12.0    what it says it is (13.0)
-   RVIT_EMU_NVJPEG_CREATE=5        nvjpegCreateEx gives this status
-   RVIT_EMU_NVJPEG_STATES=n        the n-th state and all later ones cannot be created: out of memory
-   RVIT_EMU_NVJPEG_FAIL=n          the n-th image and all later ones: kernels and engines fail
+   RVIT_EMU_NVJPEG_VERSION=12.0    the version to report (default 13.0)
+   RVIT_EMU_NVJPEG_CREATE=5        nvjpegCreateEx returns this status
+   RVIT_EMU_NVJPEG_STATES=n        creating the n-th state and all later ones fails: out of memory
+   RVIT_EMU_NVJPEG_FAIL=n          decoding the n-th image and all later ones fails, with kernels and engines
    RVIT_EMU_NVJPEG_FAIL_ENGINES=1  engines fail
    RVIT_EMU_NVJPEG_SKIP=1          engines report success and write nothing; 2: so do kernels
-   RVIT_EMU_NVJPEG_SWAP=1          gives blue for red, which distinguishes its images from libjpeg's */
+   RVIT_EMU_NVJPEG_SWAP=1          swaps red and blue, so that its images differ from libjpeg's */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,8 +40,8 @@ struct nvjpeg_handle_object {
 struct nvjpeg_state_object {
     nvjpeg_handle handle;
     atomic_flag busy;
-    int n_images;                       /* of a batch */
-    unsigned char *pixels[MOST_IMAGES]; /* copied from when the stream gets there */
+    int n_images;                       /* of the batch */
+    unsigned char *pixels[MOST_IMAGES]; /* sources of enqueued copies */
 };
 
 struct nvjpeg_stream_object {
@@ -110,7 +111,7 @@ static bool copy(void *to, const void *from, size_t size, void *stream)
     return driver_function("cuMemcpyHtoDAsync_v2", &copy_async) && copy_async((uint64_t)(uintptr_t)to, from, size, stream) == 0;
 }
 
-/* libjpeg, which only warns about damage, as nvJPEG does not even do */
+/* libjpeg warns about damaged data; nvJPEG decodes it silently */
 
 struct reading {
     struct jpeg_decompress_struct jpeg;
@@ -213,7 +214,7 @@ EXPORT int nvjpegDestroy(nvjpeg_handle handle)
     if (!has_context(__func__))
         return NVJPEG_NOT_INITIALIZED;
     if (handle->n_users > 0)
-        report("a handle ends before %d of its states and streams", handle->n_users);
+        report("a handle was destroyed before %d of its states and streams", handle->n_users);
     free(handle);
     n_objects--;
     return NVJPEG_SUCCESS;
@@ -334,7 +335,7 @@ EXPORT int nvjpegDecode(nvjpeg_handle handle, nvjpeg_state state, const unsigned
     if (format != NVJPEG_RGB_INTERLEAVED || state->handle != handle || !enter(state, __func__, cu_stream))
         return NVJPEG_INVALID_PARAMETER;
     if (!is_drained(cu_stream))
-        report("a state is used again before its stream is done");
+        report("a state is used again before its stream has finished");
     free_pixels(state);
     const int status = decode(state, 0, data, size, out_image, cu_stream);
     atomic_flag_clear(&state->busy);
@@ -357,7 +358,7 @@ EXPORT int nvjpegDecodeBatched(nvjpeg_handle handle, nvjpeg_state state, const u
     if (state->n_images == 0 || state->handle != handle || !enter(state, __func__, cu_stream))
         return NVJPEG_INVALID_PARAMETER;
     if (!is_drained(cu_stream))
-        report("engines write at once: what was enqueued before is not done");
+        report("engines write immediately, but the stream still has earlier work");
     free_pixels(state);
     for (int i = 0; i < state->n_images && status == NVJPEG_SUCCESS; i++)
         status = decode(state, i, data[i], sizes[i], &out_images[i], cu_stream);

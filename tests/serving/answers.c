@@ -192,7 +192,7 @@ static void mixed_requests(void **state)
         size_t size;
     } files[] = {
         {jpeg_420, sizeof jpeg_420},
-        {jpeg_exif, sizeof jpeg_exif}, /* EXIF orientation is applied */
+        {jpeg_exif, sizeof jpeg_exif}, /* EXIF orientation must be applied */
 #if RVIT_HAVE_WEBP
         {webp_exif, sizeof webp_exif},
 #endif

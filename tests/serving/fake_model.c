@@ -56,7 +56,7 @@ TRITONBACKEND_Model *fake_model_new(TRITONBACKEND_Backend *backend, const char *
     json_error_t error;
     model->config = json_loads(config, 0, &error);
     if (!model->config)
-        fail_msg("the test's config is no JSON: %s: %s", error.text, config);
+        fail_msg("the test's config is not JSON: %s: %s", error.text, config);
     /* The fields that the server adds, on one line. */
     json_t *defaults = json_loads("{\"platform\": \"\", \"backend\": \"raggedvit\", \"max_batch_size\": 0, \"input\": [], \"output\": [],"
                                   " \"batch_input\": [], \"batch_output\": [], \"default_model_filename\": \"\", \"parameters\": {},"
@@ -175,7 +175,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model *model, uin
 {
     FAKE_CALL(model, FAKE_MODEL);
     if (config_version != 1 || !model->completes)
-        fake_broken_rule(__func__, "version %u, or the config is not to be completed", config_version);
+        fake_broken_rule(__func__, "version %u, or auto-completion is disabled", config_version);
     const char *text;
     size_t size;
     TRITONSERVER_Error *error = TRITONSERVER_MessageSerializeToJson(message, &text, &size);
@@ -183,7 +183,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model *model, uin
         return error;
     json_t *set = json_loadb(text, size, 0, NULL);
     if (!json_is_object(set)) {
-        fake_broken_rule(__func__, "the config is no JSON object");
+        fake_broken_rule(__func__, "the config is not a JSON object");
         json_decref(set);
         return fake_failure(__func__);
     }

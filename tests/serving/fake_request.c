@@ -236,7 +236,7 @@ static TRITONSERVER_Error *execute(TRITONBACKEND_ModelInstance *instance, TRITON
         if (answer->n_reports > 1 || (is_strict && answer->n_reports != 1))
             fake_broken_rule(what, "request %u was reported %d times", i, answer->n_reports);
         if (is_strict && answer->n_reports == 1 && answer->succeeded == (answer->error != NULL))
-            fake_broken_rule(what, "request %u was reported as what it is not", i);
+            fake_broken_rule(what, "request %u was reported with the wrong outcome", i);
     }
     return error;
 }
@@ -399,7 +399,7 @@ TRITONSERVER_Error *TRITONBACKEND_InputBuffer(TRITONBACKEND_Input *input, uint32
     if (index >= input->n_buffers)
         return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INVALID_ARG, "out of bounds index of a buffer");
     if (*memory > TRITONSERVER_MEMORY_GPU)
-        fake_broken_rule(__func__, "the wish for a type of memory is not set");
+        fake_broken_rule(__func__, "the preferred memory type is not set");
     *buffer = input->buffers[index].begin + input->buffers[index].offset;
     *size = input->buffers[index].size;
     *memory = input->memory;
@@ -438,10 +438,10 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseOutput(TRITONBACKEND_Response *respons
     if (!fake_object_check(response->request, FAKE_REQUEST, __func__))
         return fake_failure(__func__);
     if (!is_requested(response->request, name))
-        fake_broken_rule(__func__, "%s was not asked for", name);
+        fake_broken_rule(__func__, "%s was not requested", name);
     for (uint32_t i = 0; i < response->n_outputs; i++)
         if (strcmp(response->results[i].name, name) == 0)
-            fake_broken_rule(__func__, "%s a second time", name);
+            fake_broken_rule(__func__, "%s is created a second time", name);
     if (response->n_outputs == MAX_OUTPUTS || n_dims > 8)
         return fake_failure(__func__);
     fake_output *result = &response->results[response->n_outputs];
@@ -483,9 +483,9 @@ TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, voi
 {
     FAKE_CALL(output, FAKE_OUTPUT);
     if (output->is_given)
-        fake_broken_rule(__func__, "%s has its buffer already", output->result->name);
+        fake_broken_rule(__func__, "%s already has a buffer", output->result->name);
     if (*memory > TRITONSERVER_MEMORY_GPU)
-        fake_broken_rule(__func__, "the wish for a type of memory is not set");
+        fake_broken_rule(__func__, "the preferred memory type is not set");
     if (output->result->type != TRITONSERVER_TYPE_BYTES && (int64_t)size != n_elements(output->result) * element_size(output->result->type))
         fake_broken_rule(__func__, "%s: %llu bytes do not fit its shape", output->result->name, (unsigned long long)size);
     if (output->request->output_memory == FAKE_OUTPUT_FAILS)
@@ -532,17 +532,17 @@ static void keep_results(TRITONBACKEND_Response *response, fake_answer *answer)
         while (j < response->n_outputs && strcmp(response->results[j].name, request->outputs[i]) != 0)
             j++;
         if (j == response->n_outputs)
-            fake_broken_rule(what, "success without %s", request->outputs[i]);
+            fake_broken_rule(what, "a successful answer lacks %s", request->outputs[i]);
     }
     for (uint32_t i = 0; i < response->n_outputs; i++) {
         fake_output *result = &response->results[i];
         const uint8_t *data = response->outputs[i]->begin;
         if (!data) {
-            fake_broken_rule(what, "success, and %s has no buffer", result->name);
+            fake_broken_rule(what, "a successful answer has no buffer for %s", result->name);
             continue;
         }
         if (result->type == TRITONSERVER_TYPE_BYTES && !are_strings(result, data + 3))
-            fake_broken_rule(what, "%s does not hold the strings of its shape", result->name);
+            fake_broken_rule(what, "%s does not have the strings of its shape", result->name);
         uint8_t *copy = malloc(result->size > 0 ? result->size : 1);
         memcpy(copy, data + 3, result->size);
         result->data = copy;

@@ -100,14 +100,14 @@ static void incorrect_use(void **state)
     fake_request_output(request, "LOGITS");
     send(response_new(request));
     release(request);
-    expect_rule("success without LOGITS");
+    expect_rule("a successful answer lacks LOGITS");
     request = request_new();
     fake_request_output(request, "LOGITS");
     TRITONBACKEND_Response *response = response_new(request);
     output_of(response, "MASK", 2, 12);
     fake_expect_success(TRITONBACKEND_ResponseDelete(response));
     release(request);
-    expect_rule("MASK was not asked for");
+    expect_rule("MASK was not requested");
     request = request_new();
     response = response_new(request);
     output_of(response, "LOGITS", 2, 12);

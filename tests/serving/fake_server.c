@@ -436,7 +436,7 @@ TRITONSERVER_Error *TRITONSERVER_MetricNewWithArgs(TRITONSERVER_Metric **metric,
     if (args && !fake_object_check(args, FAKE_METRIC_ARGS, __func__))
         return fake_failure(__func__);
     if ((family->kind == TRITONSERVER_METRIC_KIND_HISTOGRAM) != (args && args->n_buckets > 0))
-        fake_broken_rule(__func__, "%s: a histogram, and nothing else, has buckets", family->name);
+        fake_broken_rule(__func__, "%s: a histogram needs buckets, and other kinds have none", family->name);
     TRITONSERVER_Metric *m = fake_object_new(FAKE_METRIC, sizeof *m, NULL);
     memcpy(m->name, family->name, sizeof m->name);
     m->family = family;
@@ -486,7 +486,7 @@ TRITONSERVER_Error *TRITONSERVER_MetricObserve(TRITONSERVER_Metric *metric, doub
 {
     FAKE_CALL(metric, FAKE_METRIC);
     if (metric->kind != TRITONSERVER_METRIC_KIND_HISTOGRAM)
-        fake_broken_rule(__func__, "%s is no histogram", metric->name);
+        fake_broken_rule(__func__, "%s is not a histogram", metric->name);
     add(metric, value);
     return NULL;
 }

@@ -87,7 +87,7 @@ static void failing_server_calls(void **state)
     fake_server_fail_at(-1);
     assert_true(live());
     /* A failure of metrics, statistics or the log is harmless; other failures must be visible. */
-    print_message("%d calls of the server; %d may fail unseen\n", (int)n, n_unseen);
+    print_message("%d server calls; %d may fail without an effect\n", (int)n, n_unseen);
     assert_true(n_unseen < n);
     end();
 }
@@ -108,7 +108,7 @@ static void failing_allocations(void **state)
     }
     failing_malloc_at(-1);
     assert_true(live());
-    print_message("%d allocations; %d may fail unseen\n", (int)n, n_unseen);
+    print_message("%d allocations; %d may fail without an effect\n", (int)n, n_unseen);
     assert_true(n_unseen < n);
     end();
 }

@@ -100,7 +100,7 @@ def good_cases(build: pathlib.Path, folder: pathlib.Path) -> list[Case]:
     files += sorted(path for path in jpegs.iterdir() if not path.name.startswith("bad_"))
     pruned = logits_of(tool, checkpoint, files, ["--prune", "l2", "--blocks", "0", "--keep", "0.5"])
     dense = logits_of(tool, checkpoint, files)
-    check(len(dense) == len(files) == len(pruned), "the tool refuses an image")
+    check(len(dense) == len(files) == len(pruned), "the tool refused an image")
     cases = []
 
     def add(inputs: tuple[dict[str, Any], bytes], logits: Array, settings: dict[str, Any] | None = None) -> None:
@@ -173,7 +173,7 @@ class Load:
         for process in self.processes:
             process.join()
         if kind is None:
-            check(self.counts.wrong.value == 0, f"{self.counts.wrong.value} good requests went wrong; the first: "
+            check(self.counts.wrong.value == 0, f"{self.counts.wrong.value} valid requests failed or got wrong answers; the first: "
                   f"{self.counts.wrong.value and self.counts.first_wrong.get()}")
 
     def is_running(self) -> bool:
@@ -199,7 +199,7 @@ def fixed_faults(cases: list[Case]) -> list[tuple[str, bytes]]:
                      ("parameter", http("small", *body_of([tensor("IMAGE", "UINT8", [1, 32, 32, 3], pixels)], ["LOGITS"], {"keep": 7}))),
                      ("model", http("nobody", body, n_json)), ("JSON", http("small", b"}{", 2)),
                      ("JSON's length", http("small", body, 2**40)), ("JSON's negative length", http("small", body, -5)),
-                     ("JSON's length of words", http("small", body, "many"))]
+                     ("JSON's length is not a number", http("small", body, "many"))]
 
 
 def broken_file(generator: random.Random, files: list[bytes]) -> bytes:
@@ -213,7 +213,7 @@ def broken_file(generator: random.Random, files: list[bytes]) -> bytes:
 
 def send_fault(port: int, generator: random.Random, fixed: list[tuple[str, bytes]], files: list[bytes], cases: list[Case],
                counts: dict[str, int]) -> None:
-    """One invalid request, or one whose client disconnects. Each answer must be an error, except for a changed byte of a file, which may be
+    """Sends an invalid request, or disconnects early. Each answer must be an error, except for a changed byte of a file, which may be
     harmless."""
     client = RawClient(port)
     kind = generator.randrange(6)
@@ -246,7 +246,7 @@ def send_fault(port: int, generator: random.Random, fixed: list[tuple[str, bytes
         else:  # a valid request whose client does not wait
             client.socket.sendall(generator.choice(cases).request)
         key = f"{('fixed', 'broken file', 'wrong size', 'disconnected early', 'length too small', 'disconnected before the answer')[kind]}"
-        counts[f"{key}: {status or 'no answer awaited'}"] = counts.get(f"{key}: {status or 'no answer awaited'}", 0) + 1
+        counts[f"{key}: {status or 'did not wait for an answer'}"] = counts.get(f"{key}: {status or 'did not wait for an answer'}", 0) + 1
     finally:
         if generator.random() < 0.5:
             client.reset()
@@ -315,7 +315,7 @@ static void at_exit(int status, void *unused)
 {
     (void)unused;
     __lsan_do_leak_check();
-    fprintf(stderr, "leaks were looked for\n");
+    fprintf(stderr, "leaks were checked\n");
     _exit(status);
 }
 int dlclose(void *library)
@@ -343,13 +343,13 @@ def sanitized_environment(folder: pathlib.Path) -> dict[str, str]:
 
 def read_report(log: str) -> dict[str, int]:
     """Fails after a sanitizer error, or a leak whose stack contains the backend or the library. Counts the leaks of the server itself."""
-    check("leaks were looked for" in log, "the server ended before leaks were looked for")
+    check("leaks were checked" in log, "the server ended before leaks were checked")
     error = re.search(r"(?:ERROR: AddressSanitizer: (?!detected)|runtime error: ).*", log)
     check(error is None, f"the sanitizer: {error and log[error.start():][:4000]}")
     leaks = re.split(r"\n(?=(?:Direct|Indirect) leak of )", log)[1:]
     sources = rf"{re.escape(str(SOURCE))}/(?!build/)|libtriton_raggedvit|<unknown module>"
     ours = [leak for leak in leaks if re.search(sources, leak.split("\n\n")[0])]
-    check(not ours, f"{len(ours)} leaks of the backend's; the first: {ours and ours[0][:4000]}")
+    check(not ours, f"{len(ours)} leaks of the backend; the first: {ours and ours[0][:4000]}")
     return {"leaks_of_the_server": len(leaks), "leaks_of_the_backend": 0}
 
 
@@ -382,7 +382,7 @@ def main() -> None:
     parser.add_argument("--asan-build", type=pathlib.Path)
     parser.add_argument("--server", type=pathlib.Path, default=SOURCE / "build/triton-server")
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--share", type=int, default=1, help="50: a fiftieth of everything")
+    parser.add_argument("--share", type=int, default=1, help="50 runs a fiftieth of each test")
     arguments = parser.parse_args()
     arguments.source = SOURCE
     share = arguments.share

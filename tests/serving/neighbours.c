@@ -1,5 +1,5 @@
-/* One invalid request per batch, with every policy and type: the answers of the valid requests equal those without it, bit for bit. Runs a
-   selection of batches; 10,000 with RVIT_TEST_CASES=all. */
+/* Batches with one invalid request, for every policy and type: the answers of the valid requests must have the same bits as without it.
+   Runs a selection of batches; 10,000 with RVIT_TEST_CASES=all. */
 #include <math.h>
 
 #include "scene.h"
@@ -29,7 +29,7 @@ static const float *answer_of(const TRITONBACKEND_Request *request)
     return (const float *)(const void *)output->data;
 }
 
-/* How the invalid request was answered: with an error, or with numbers. */
+/* Whether the invalid request got an error or an answer. */
 static int has_failed(const TRITONBACKEND_Request *request)
 {
     if (fake_request_answer(request)->error)
@@ -54,7 +54,7 @@ static int run_batches(TRITONBACKEND_ModelInstance *instance, int n, const float
         run_batch(instance, requests, N_GOOD);
         for (int i = 0; i < N_GOOD; i++)
             if (i != place && memcmp(answer_of(requests[i]), wanted[i], sizeof wanted[i]) != 0)
-                fail_msg("request %d has another answer in a batch with an invalid one: %s", i, what);
+                fail_msg("request %d has another answer if the batch has an invalid request: %s", i, what);
         n_failed += has_failed(requests[place]);
     }
     return n_failed;

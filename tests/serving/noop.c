@@ -1,5 +1,5 @@
-/* A Triton backend that computes nothing, to measure the cost of the server and its clients. It gets the buffers of every input and answers
-   with LOGITS of zeros, of the size in config.pbtxt. */
+/* A Triton backend that computes nothing, to measure the cost of the server and its clients. It reads the buffers of every input and
+   answers with zero LOGITS of the size in config.pbtxt. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -29,7 +29,7 @@ static uint64_t now(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* The number of LOGITS of an image; 0 if config.pbtxt has none. */
+/* The number of logits per image; 0 if config.pbtxt does not set it. */
 static int64_t n_classes_of(const char *text, size_t size)
 {
     json_t *config = json_loadb(text, size, 0, NULL), *output;
@@ -60,7 +60,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model)
     if (error)
         return error;
     if (n <= 0)
-        return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INVALID_ARG, "the no-op backend: config.pbtxt has no output LOGITS of a size");
+        return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INVALID_ARG, "the no-op backend: config.pbtxt has no output LOGITS with a size");
     return TRITONBACKEND_ModelSetState(model, (void *)(intptr_t)n);
 }
 
@@ -98,7 +98,7 @@ static TRITONSERVER_Error *write_logits(TRITONBACKEND_Response *response, int64_
     TRY(TRITONBACKEND_ResponseOutput(response, &output, "LOGITS", TRITONSERVER_TYPE_FP32, shape, 2));
     TRY(TRITONBACKEND_OutputBuffer(output, &buffer, size, &memory, &memory_id));
     if (memory == TRITONSERVER_MEMORY_GPU)
-        return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNSUPPORTED, "the no-op backend does not write to memory of a GPU");
+        return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNSUPPORTED, "the no-op backend does not write to GPU memory");
     memset(buffer, 0, size);
     return NULL;
 }

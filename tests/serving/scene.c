@@ -259,5 +259,5 @@ void expect_logits(const TRITONBACKEND_Request *request, int64_t image, const fl
     assert_int_equal(got->shape[1], CLASSES);
     assert_true(image < got->shape[0]);
     if (memcmp(got->data + (size_t)image * CLASSES * sizeof(float), logits, CLASSES * sizeof(float)) != 0)
-        fail_msg("image %d of request has other logits than a session of its own", (int)image);
+        fail_msg("the logits of image %d differ from those of a direct run", (int)image);
 }

@@ -55,7 +55,7 @@ class Server:
             self.kill()
             if not any(text in self.log() for text in ("already in use", "failed to start", "failed to bind")):
                 break
-        raise RuntimeError(f"the server does not come up; the end of {log}:\n{self.log()[-3000:]}")
+        raise RuntimeError(f"the server did not start; the end of {log}:\n{self.log()[-3000:]}")
 
     def _is_ready(self) -> bool:
         end = time.monotonic() + self.patience

@@ -42,7 +42,7 @@ def parameters(**values: str) -> str:
 
 
 class Samples:
-    """A photo and 200 tiles, with the results of the tool, dense and pruned."""
+    """A photo and 200 tiles, with the command line tool's results, dense and pruned."""
 
     def __init__(self, arguments: argparse.Namespace, folder: pathlib.Path) -> None:
         data = arguments.source / "examples/data"
@@ -66,11 +66,11 @@ class Samples:
 
 def expect(answer: Answer, logits: Array, what: str) -> None:
     check(answer.status == 200, f"{what}: status {answer.status}: {answer.error}")
-    check(answer.outputs["LOGITS"].tobytes() == logits.tobytes(), f"{what}: other logits than the tool's")
+    check(answer.outputs["LOGITS"].tobytes() == logits.tobytes(), f"{what}: the logits differ from the tool's")
 
 
 def answers(server: Server, samples: Samples) -> None:
-    """A configuration of one line; the photo and the tiles in requests of one and eight images, as pixels and as files."""
+    """A one-line configuration; the photo and the tiles in requests of one and eight images, as pixels and as files."""
     config = json.loads(server.get("/v2/models/plain/config")[1])
     check(config["max_batch_size"] == 64 and "dynamic_batching" in config, f"the one-line config became {config}")
     client = server.connect()
@@ -88,7 +88,7 @@ def answers(server: Server, samples: Samples) -> None:
     check(everything.outputs["TOKENS"].tolist() == [[197]] and everything.outputs["MASK"].sum() == 197, "the photo's tokens")
     # A policy chosen by the request.
     half = client.infer("plain", [image(samples.photo[None])], ["LOGITS", "TOKENS"], {"policy": "l2", "keep": 0.5})
-    check(half.status == 400 and "none" in half.error, f"a policy that is not declared: {half}")
+    check(half.status == 400 and "none" in half.error, f"an undeclared policy was accepted: {half}")
     chosen = {"policy": "l2", "keep": "0.5"}
     expect(client.infer("choice", [image(samples.photo[None])], ["LOGITS"], chosen), samples.photo_pruned, "the pruned photo")
     expect(client.infer("choice", [image(samples.tiles[:8])], ["LOGITS"], chosen), samples.tiles_pruned, "the pruned tiles")
@@ -102,7 +102,7 @@ def load_errors(server: Server) -> None:
         status, text = server.load(name)
         check(status == 400, f"{name} was loaded: {text}")
         reason = server.reason(name) or text
-        check(words in reason, f"{name}: {reason}: without {words!r}")
+        check(words in reason, f"{name}: the reason {reason!r} lacks {words!r}")
     check(server.get("/v2/models/plain/ready")[0] == 200, "not ready after bad models")
 
 
@@ -116,7 +116,7 @@ def bad_requests(samples: Samples) -> list[tuple[str, bytes, int]]:
         ("cut off", [tensor("IMAGE", "UINT8", [1, 32, 32, 3], tile.tobytes()[:-1])]),
         ("too long", [tensor("IMAGE", "UINT8", [1, 32, 32, 3], tile.tobytes() + b"\0")]),
         ("huge", [tensor("IMAGE", "UINT8", [1, 2**62, 2**62, 3], bytes(48))]),
-        ("a size that lies", [tensor("IMAGE", "UINT8", [1, 32, 32, 3], tile.tobytes(), 10**9)]),
+        ("a wrong size", [tensor("IMAGE", "UINT8", [1, 32, 32, 3], tile.tobytes(), 10**9)]),
         ("a wrong type", [tensor("IMAGE", "FP32", [1, 32, 32, 3], bytes(4 * 3072))]),
         ("a wrong rank", [tensor("IMAGE", "UINT8", [32, 32, 3], tile.tobytes())]),
         ("too many", [tensor("IMAGE", "UINT8", [65, 1, 1, 3], bytes(195))]),
@@ -124,7 +124,7 @@ def bad_requests(samples: Samples) -> list[tuple[str, bytes, int]]:
         ("half a file", [encoded([samples.photo_file[:1000]])]),
         ("no file", [encoded([b"no image"])]),
         ("an empty file", [encoded([b""])]),
-        ("a length that lies", [tensor("ENCODED", "BYTES", [1, 1], struct.pack("<I", 2**32 - 1) + b"1234")]),
+        ("a wrong length", [tensor("ENCODED", "BYTES", [1, 1], struct.pack("<I", 2**32 - 1) + b"1234")]),
         ("two inputs", [image(tile), encoded([samples.photo_file])]),
         ("no input", []),
         ("an unknown input", [tensor("IMAGES", "UINT8", [1, 32, 32, 3], tile.tobytes())]),
@@ -149,7 +149,7 @@ def bad_among_good(server: Server, samples: Samples) -> None:
                 expect(client.infer("plain", [image(samples.tiles[i:i + 1])], ["LOGITS"]), samples.tile_logits[i:i + 1], f"tile {i}")
                 i = (i + 7) % N_TILES
         except Exception as error:
-            failures.append(f"a good request among bad ones: {error}")
+            failures.append(f"a valid request failed among invalid ones: {error}")
         client.close()
     workers = [threading.Thread(target=good, args=(i,)) for i in range(3)]
     for worker in workers:
@@ -212,7 +212,7 @@ def neighbours(server: Server) -> None:
     for client in clients:
         client.close()
     check(n_failed > n_batches / 3, f"{n_failed} bad requests of {n_batches} failed")
-    check(n_runs < 1.5 * n_batches, f"{n_batches} batches took {n_runs} runs: the requests did not meet")
+    check(n_runs < 1.5 * n_batches, f"{n_batches} batches took {n_runs} runs: the requests were not batched")
     print(f"{n_batches} batches on {BACKEND} in {n_runs:.0f} runs; {n_failed} bad requests failed")
 
 
@@ -228,7 +228,7 @@ def loads_under_requests(server: Server, samples: Samples) -> None:
 
 def metrics(server: Server) -> None:
     images, runs = server.metric("raggedvit_images_total", model="choice"), server.metric("raggedvit_runs_total", model="choice")
-    check(images == 10 and runs == 3, f"choice has counted {images} images in {runs} runs; it was given 10 in 3 requests")
+    check(images == 10 and runs == 3, f"choice counted {images} images in {runs} runs, expected 10 images from 3 requests")
     kept, tokens = server.metric("raggedvit_tokens_kept_total", model="choice"), server.metric("raggedvit_tokens_total", model="choice")
     check(tokens == 10 * 197 and 9 * 98 + 197 <= kept <= 9 * 99 + 197, f"{kept} of {tokens} tokens kept")
 
@@ -240,19 +240,19 @@ def ends_in_order(server: Server, samples: Samples) -> None:
     before = server.metric("nv_inference_request_success", model="plain")
 
     def send(these: slice) -> None:
-        """Sends requests and waits until one runs and each other one runs, waits or has been answered."""
+        """Sends requests, and waits until one runs and each of the others runs, waits or has been answered."""
         for client, tiles in zip(clients[these], ranges[these]):
             client.send("plain", *body_of([image(samples.tiles[tiles.start:tiles.stop])], ["LOGITS"]))
         while True:
             done = server.metric("nv_inference_request_success", model="plain") - before
-            check(done < 2, "requests were answered before all had come")
+            check(done < 2, "requests were answered before all had arrived")
             if server.metric("nv_inference_pending_request_count", model="plain") >= these.stop - 1 - done:
                 return
     send(slice(0, 2))
     send(slice(2, len(ranges)))
     server.terminate()
     for client, tiles in zip(clients, ranges):
-        expect(client.receive(), samples.tile_logits[tiles.start:tiles.stop], f"{tiles} in flight at the end")
+        expect(client.receive(), samples.tile_logits[tiles.start:tiles.stop], f"{tiles} requests in flight at the end")
         client.close()
     check(server.wait() == 0, f"the server's exit code is {server.process.returncode}")
 

@@ -1,4 +1,5 @@
-/* The weight layout for GEMMs with direct loads: any device can run arrange.comp, few use the result. Also attention on those few. */
+/* Tests the weight layout for GEMMs with direct loads. Any device can run arrange.comp, but few use the result. Also tests attention on
+   those few. */
 #include "vulkan_tests.h"
 
 #include <math.h>
@@ -18,13 +19,13 @@ static rvit_op linear_of(rvit_buffer *weight)
     return op;
 }
 
-/* The position of an element. A block of 64 x 64 has four matrices of columns and of features; a lane has 16 bytes of two columns in
-   each. */
+/* The position of an element. A block of 64 x 64 has four matrices along the columns and four along the features. In each, a lane has 16
+   bytes of two columns. */
 static int index_of(int column, int feature)
 {
     const int k = feature % 32, step = feature % 64 / 32 * 2 + k % 8 / 4;
     const int lane = column % 64 / 8 * 4 + k / 8, pair = k % 4 / 2 * 2 + column % 2;
-    const int at = ((step * 32 + lane) * 4 + pair) * 2 + k % 2; /* in a matrix of columns, whose rows have 64 elements */
+    const int at = ((step * 32 + lane) * 4 + pair) * 2 + k % 2; /* index within 16 columns, as rows of 64 elements */
     return (column / 64 * 64 + column % 8 / 2 * 16 + at / 64) * FEATURES + feature / 64 * 64 + at % 64;
 }
 
@@ -112,7 +113,7 @@ static void fails_to_arrange(void **state)
 }
 
 /* A device with another matrix layout fails its self-test and falls back to shared memory. */
-static void held_otherwise(void **state)
+static void other_matrix_layout(void **state)
 {
     (void)state;
     layer_does("");
@@ -155,12 +156,12 @@ static void multiply(rvit_device *device, rvit_op op, rvit_buffer *in, rvit_buff
     run(device, &op);
 }
 
-/* Where a device takes arranged weights, the sums are those of row-major ones, in a different order. */
+/* On devices that support arranged weights, the results equal those of row-major weights up to the order of summation. */
 static void arranged_equals_row_major(void **state)
 {
     (void)state;
     enum { MOST_ROWS = 6300, MOST_FEATURES = 320, MOST_COLUMNS = 320, WEIGHT = MOST_COLUMNS * MOST_FEATURES * 2 };
-    /* With one multiprocessor assumed, many workgroups, and therefore the larger tiles, seem faster. */
+    /* With one multiprocessor assumed, many workgroups and therefore the larger tiles seem faster. */
     static const int sizes[][4] = {{1, 64, 64, 0},   {37, 128, 128, 0},  {64, 192, 64, 0},  {130, 320, 192, 0}, {17, 192, 320, 0},
                                    {96, 64, 192, 1}, {400, 128, 256, 1}, {131, 64, 320, 1}, {6300, 64, 128, 1}};
     rvit_device *device = NULL;
@@ -219,7 +220,7 @@ static void arranged_equals_row_major(void **state)
 }
 
 /* attention_rows.comp: the number of query matrices per subgroup does not change any bit. */
-static void rows_of_queries_touch_no_bit(void **state)
+static void query_rows_do_not_change_bits(void **state)
 {
     (void)state;
     enum { ROWS = 300, HEADS = 2, DIM = 128, QKV = ROWS * 3 * DIM * 2, BIAS = ROWS * 4, PROBS = ROWS * HEADS * 4 };
@@ -276,7 +277,8 @@ static void rows_of_queries_touch_no_bit(void **state)
     rvit_device_destroy(device);
 }
 
-SUITE(arrange_suite, TEST(arranged_in_place), TEST(held_otherwise), TEST(arranged_equals_row_major), TEST(rows_of_queries_touch_no_bit));
+SUITE(arrange_suite, TEST(arranged_in_place), TEST(other_matrix_layout), TEST(arranged_equals_row_major),
+      TEST(query_rows_do_not_change_bits));
 
 /* Requires the layer of failing drivers. */
 SUITE(arrange_failure_suite, TEST(fails_to_arrange));

@@ -1,4 +1,4 @@
-/* The pipeline cache of the caller, and the list of drivers with known failures. */
+/* Tests the caller's pipeline cache and the list of drivers with known failures. */
 #include "vulkan_tests.h"
 
 #include "backend_vulkan/vulkan.h"
@@ -74,7 +74,7 @@ static void damaged(void **state)
     assert_null(rvit_vk_cache_check(driver, blob, size, &payload, &payload_size));
     assert_ptr_equal((const uint8_t *)payload + payload_size, blob + size);
     payload = NULL;
-    /* A GPU's blob is too large to try every byte: tries those of the header, and a sample of the rest. */
+    /* Changes each byte of the header and a sample of the rest. A GPU's blob is too large to change every byte. */
     for (size_t i = 0; i < size; i += i < 256 ? 1 : 1 + size / 256)
         for (int bit = 0; bit < 8; bit += i < 256 ? 1 : 7) {
             blob[i] ^= (uint8_t)(1 << bit);
@@ -114,7 +114,7 @@ static void misuse(void **state)
     rvit_device_destroy(device);
 }
 
-/* Every entry of the list matches the driver that it names and no other. */
+/* Each entry of the list matches only the driver that it names. */
 static void denied(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* A Vulkan layer for tests: makes a device smaller, another driver's, wrong, or lost. The loader inserts it between the library and the
-   driver if VK_LAYER_PATH and VK_INSTANCE_LAYERS say so. The environment variable RVIT_TEST_LAYER selects what it does; it is read at each
-   call, so that a test can change it:
+/* A Vulkan layer for tests that simulates small devices, other drivers, wrong results and lost devices. The loader inserts it between the
+   library and the driver according to VK_LAYER_PATH and VK_INSTANCE_LAYERS. The environment variable RVIT_TEST_LAYER selects the behaviour;
+   it is read at each call, so that a test can change it:
      minimum         the limits of the smallest supported devices
      no_texels       texel buffers too small to be used, so that a software device runs the shaders of hardware
      other_driver    the driver reports another version
@@ -12,7 +12,7 @@
      no_memory       the same for buffers of 1 MiB and more
      no_function     the driver lacks vkCmdDispatchIndirect
      kinds:2,1       the listed devices have these VkPhysicalDeviceTypes, in order
-     placed          a device reports its PCI address, and that a quarter of its memory is free
+     pci_and_memory  a device reports a PCI address, and a quarter of its memory as free
      portable        a device has VK_KHR_portability_subset, which must then be enabled */
 #include <pthread.h>
 #include <stdio.h>
@@ -154,7 +154,9 @@ static VKAPI_ATTR VkResult VKAPI_CALL enumerate_extensions(VkPhysicalDevice phys
 {
     const struct {
         const char *word, *name;
-    } added[] = {{"portable", PORTABLE}, {"placed", VK_EXT_PCI_BUS_INFO_EXTENSION_NAME}, {"placed", VK_EXT_MEMORY_BUDGET_EXTENSION_NAME}};
+    } added[] = {{"portable", PORTABLE},
+                 {"pci_and_memory", VK_EXT_PCI_BUS_INFO_EXTENSION_NAME},
+                 {"pci_and_memory", VK_EXT_MEMORY_BUDGET_EXTENSION_NAME}};
     const uint32_t capacity = *n;
     const VkResult result = find_instance(physical)->enumerate_extensions(physical, layer, n, out);
     for (size_t i = 0; i < sizeof added / sizeof *added && result == VK_SUCCESS; i++) {
@@ -263,7 +265,7 @@ static VKAPI_ATTR void VKAPI_CALL get_properties2(VkPhysicalDevice physical, VkP
     find_instance(physical)->get_properties2(physical, properties);
     change_properties(physical, &properties->properties);
     for (VkBaseOutStructure *next = properties->pNext; next != NULL; next = next->pNext)
-        if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT && asked("placed")) {
+        if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT && asked("pci_and_memory")) {
             VkPhysicalDevicePCIBusInfoPropertiesEXT *pci = (void *)next;
             pci->pciDomain = 0x10000, pci->pciBus = 0xa, pci->pciDevice = 0x1f, pci->pciFunction = 7;
         }
@@ -273,7 +275,7 @@ static VKAPI_ATTR void VKAPI_CALL get_memory2(VkPhysicalDevice physical, VkPhysi
 {
     find_instance(physical)->get_memory2(physical, memory);
     for (VkBaseOutStructure *next = memory->pNext; next != NULL; next = next->pNext)
-        if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT && asked("placed"))
+        if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT && asked("pci_and_memory"))
             for (uint32_t i = 0; i < memory->memoryProperties.memoryHeapCount; i++) {
                 VkPhysicalDeviceMemoryBudgetPropertiesEXT *budget = (void *)next;
                 budget->heapBudget[i] = memory->memoryProperties.memoryHeaps[i].size / 2;
@@ -281,7 +283,7 @@ static VKAPI_ATTR void VKAPI_CALL get_memory2(VkPhysicalDevice physical, VkPhysi
             }
 }
 
-/* The 16-bit and 8-bit types in memory and arithmetic, which the smallest devices lack. */
+/* Removes 16-bit and 8-bit types, in memory and arithmetic, which the smallest devices lack. */
 static VKAPI_ATTR void VKAPI_CALL get_features2(VkPhysicalDevice physical, VkPhysicalDeviceFeatures2 *features)
 {
     find_instance(physical)->get_features2(physical, features);

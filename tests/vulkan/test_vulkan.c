@@ -1,4 +1,4 @@
-/* How the Vulkan backend handles failing drivers: tests on the installed driver behind the test layer (layer.c). */
+/* Tests how the Vulkan backend handles failing drivers, with the installed driver behind the test layer (layer.c). */
 #include "vulkan_tests.h"
 
 static char *log_lines;
@@ -66,7 +66,7 @@ void workload_open(workload *w, rvit_device *device)
     memcpy((char *)rvit_buffer_host(w->in) + W_CU, cu, sizeof cu);
 }
 
-/* Two heads; narrow: of half the size, which needs other pipelines. */
+/* Two heads. narrow: half the head size, which needs other pipelines. */
 static rvit_status attention(workload *w, int64_t out, int narrow)
 {
     rvit_attention_args args = RVIT_ATTENTION_ARGS_INIT;
@@ -195,12 +195,12 @@ static void lost(void **state)
     uint32_t words[4] = {0};
     expect_status(workload_attention(&w, 0), RVIT_DEVICE_LOST, "vkQueueSubmit");
     expect_status(rvit_program_launch(program, w.stream), RVIT_DEVICE_LOST, NULL);
-    expect_status(rvit_stream_synchronize(w.stream), RVIT_DEVICE_LOST, NULL); /* what was submitted earlier */
+    expect_status(rvit_stream_synchronize(w.stream), RVIT_DEVICE_LOST, NULL); /* waits for earlier submits */
     expect_status(rvit_stream_read(w.stream, (rvit_view){w.out, 0}, words, sizeof words), RVIT_DEVICE_LOST, NULL);
     rvit_device *second = NULL;
     expect_status(rvit_device_create(&desc, &second), RVIT_DEVICE_LOST, NULL);
     assert_null(second);
-    /* The device stays lost, and a new one beside it works. */
+    /* The device remains lost, but a new one works. */
     layer_does("");
     expect_status(workload_attention(&w, 0), RVIT_DEVICE_LOST, NULL);
     expect_ok(rvit_device_create(&desc, &second));
@@ -400,10 +400,10 @@ static void best_of_two(void **state)
     }
 }
 
-static void place_and_free_memory(void **state)
+static void pci_address_and_free_memory(void **state)
 {
     (void)state;
-    layer_does("placed");
+    layer_does("pci_and_memory");
     rvit_device_desc desc = auto_desc();
     rvit_device *device = NULL;
     expect_ok(rvit_device_create(&desc, &device));
@@ -436,7 +436,7 @@ static void missing_function(void **state)
     rvit_device_destroy(device);
 }
 
-/* Out-of-memory errors name the size and what the device has. */
+/* Out-of-memory errors contain the size and the device's memory. */
 static void no_memory(void **state)
 {
     (void)state;
@@ -445,9 +445,9 @@ static void no_memory(void **state)
     rvit_device *device = NULL;
     rvit_buffer *buffer = NULL;
     char has[64];
-    layer_does("placed");
+    layer_does("pci_and_memory");
     expect_ok(rvit_device_create(&desc, &device));
-    layer_does("placed no_memory");
+    layer_does("pci_and_memory no_memory");
     const rvit_device_info info = info_of(device);
     snprintf(has, sizeof has, "(%lld bytes in total, %lld free)", (long long)info.memory_size, (long long)info.memory_free);
     expect_status(rvit_buffer_create(device, 8 << 20, RVIT_BUFFER_DEVICE, &buffer), RVIT_OUT_OF_DEVICE_MEMORY,
@@ -457,7 +457,7 @@ static void no_memory(void **state)
 }
 
 #define LAYERED(function) TEST_OF(function, no_layer, no_layer)
-SUITE(drivers_suite, LAYERED(best_of_two), LAYERED(place_and_free_memory), LAYERED(portable_device), LAYERED(missing_function),
+SUITE(drivers_suite, LAYERED(best_of_two), LAYERED(pci_address_and_free_memory), LAYERED(portable_device), LAYERED(missing_function),
       LAYERED(no_memory), LAYERED(wrong_tier), LAYERED(wrong_driver), LAYERED(lost_in_self_test), LAYERED(lost), LAYERED(lazy_pipelines),
       LAYERED(no_pipelines), LAYERED(split_submits), LAYERED(few_bindings));
 

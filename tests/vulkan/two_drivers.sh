@@ -1,6 +1,6 @@
 #!/bin/sh
 # usage: two_drivers.sh TEST_VULKAN RAGGEDVIT FOLDER
-# Runs with the software driver listed twice, and as a portability driver, which the loader hides unless it is asked for.
+# Runs with the software driver listed twice, and with it as a portability driver, which the loader hides by default.
 set -eu
 test=$1 tool=$2 folder=$3/two_drivers
 mkdir -p "$folder"

@@ -6,10 +6,10 @@
 
 extern const suite drivers_suite, cache_suite, loops_suite, arrange_suite, arrange_failure_suite;
 
-/* Sets what the test layer does; "": nothing. */
+/* Sets the behaviour of the test layer; "": none. */
 void layer_does(const char *words);
 
-/* Starts to collect what the library logs. */
+/* Starts to collect the library's log. */
 void log_restart(void);
 int logged(const char *text);
 

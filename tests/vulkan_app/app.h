@@ -1,5 +1,4 @@
-/* An application with Vulkan code of its own that lets the library use its device. It has its own volk, whose vk* pointers are globals
-   of this program. */
+/* An application with its own Vulkan code, which lets the library use its device. It has its own volk with global vk* pointers. */
 #ifndef RVIT_TESTS_VULKAN_APP_H
 #define RVIT_TESTS_VULKAN_APP_H
 
@@ -24,7 +23,7 @@ typedef struct app {
     uint32_t family;
     VkQueue queue;
     VkCommandPool pool;
-    /* What the device was created with; desc points to it. */
+    /* The create info of the device; desc points to it. */
     VkPhysicalDeviceVulkan12Features vulkan12;
     struct {
         VkStructureType type;
@@ -41,8 +40,8 @@ typedef struct app {
     rvit_device *rvit; /* on this device */
 } app;
 
-/* Creates a device with what the driver offers for sharing and for the matrix tier, if the run uses it. bare: with no feature or
-   extension. */
+/* Creates a device with the driver's features and extensions for sharing and, if the run uses it, the matrix tier. bare: without any
+   feature or extension. */
 void app_open(app *a, int bare);
 void app_close(app *a);
 int app_has_extension(const app *a, const char *name);

@@ -1,4 +1,4 @@
-/* VkBuffers that the application owns. */
+/* Tests VkBuffers that the application owns. */
 #include "app.h"
 
 enum { N = 4096 };
@@ -50,7 +50,7 @@ static void bad_descs(void **state)
     assert_true(handle == (uint64_t)b.handle && offset == 16);
     expect_status(rvit_buffer_handle(NULL, &handle, &offset), RVIT_INVALID_ARGUMENT, "NULL");
     expect_status(rvit_buffer_set(buffer, &desc, 16), RVIT_UNSUPPORTED, "VkBuffer");
-    /* Without the transfer bits it cannot be copied. */
+    /* Without the transfer usage bits it cannot be copied. */
     uint32_t words[4] = {1, 2, 3, 4};
     expect_status(rvit_stream_write(H.stream[DEVICE], (rvit_view){buffer, 0}, words, 16), RVIT_UNSUPPORTED,
                   "VK_BUFFER_USAGE_TRANSFER_DST_BIT");
@@ -62,7 +62,7 @@ static void bad_descs(void **state)
     app_buffer_close(APP, &b);
 }
 
-/* The library's buffers in commands of the application. */
+/* The application's commands use the library's buffers. */
 static void own_in_commands(void **state)
 {
     (void)state;
@@ -81,8 +81,8 @@ static void own_in_commands(void **state)
     rvit_buffer_destroy(own);
 }
 
-/* Attention on parts of one VkBuffer, at offsets that the device does not accept for descriptors, and the same wrapped part by part;
-   memory between the parts is unchanged. Without the usage bit for texel buffers a software device uses another kernel. */
+/* Attention on parts of one VkBuffer, at offsets that the device does not accept for descriptors, and with each part wrapped separately.
+   Memory between the parts must not change. Without the usage bit for texel buffers a software device uses another kernel. */
 static void parts(void **state)
 {
     (void)state;
@@ -131,7 +131,7 @@ static void parts(void **state)
     assert_true(largest_difference(results[0], results[2], ROWS * DIM) < 1e-5);
 }
 
-/* A series of copies, each reading what the previous one wrote, through wrappers of their own: ordered by the VkBuffer. */
+/* Each copy reads the result of the previous one, through a separate wrapper. The library orders them by the VkBuffer. */
 static void ordered_across_wrappers(void **state)
 {
     (void)state;

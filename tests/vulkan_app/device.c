@@ -1,4 +1,4 @@
-/* The application's device: what it must have, its queue's lock, and several devices in one process. */
+/* Tests the application's device: its requirements, its queue's lock, and several devices in one process. */
 #include "app.h"
 #include "interop.h"
 
@@ -187,7 +187,7 @@ static void bare(void **state)
     expect_status(create_semaphore(device, 0, 1, &semaphore), RVIT_UNSUPPORTED, "VK_KHR_external_semaphore_fd");
     expect_status(create_semaphore(device, 1, 0, &semaphore), RVIT_UNSUPPORTED, "timelineSemaphore");
     rvit_device_destroy(device);
-    desc.tier = RVIT_TIER_MATRIX; /* whether or not the driver has it, it is not enabled */
+    desc.tier = RVIT_TIER_MATRIX; /* not enabled, whether or not the driver supports it */
     a.desc.api_version = VK_API_VERSION_1_3;
     expect_status(rvit_vulkan_device_create(&a.desc, &desc, &device), RVIT_UNSUPPORTED, "matrix");
     app_close(&a);
@@ -209,7 +209,7 @@ static void without_bf16_and_int8(void **state)
     rvit_device_destroy(device);
 }
 
-/* Leaves out one feature of the tier after another from the list of enabled ones. */
+/* Leaves one feature of the tier after another out of the list of enabled ones. */
 static void without_a_feature(void **state)
 {
     (void)state;
@@ -435,7 +435,7 @@ static void every_allocation_of_an_application(void **state)
     t.in = app_buffer_open(APP, 512, VK_BUFFER_USAGE_STORAGE_BUFFER_BIT);
     t.out = app_buffer_open(APP, 512, VK_BUFFER_USAGE_STORAGE_BUFFER_BIT);
     failing_allocator_init(&t.failing);
-    const allocation_trial all = {"a device, a stream, buffers and an op on Vulkan of the application's", attempt, undo, &t};
+    const allocation_trial all = {"a device, a stream, buffers and an op on the application's Vulkan device", attempt, undo, &t};
     fail_every_allocation(&t.failing, &all);
     app_buffer_close(APP, &t.in);
     app_buffer_close(APP, &t.out);

@@ -78,7 +78,7 @@ static void ops_and_programs(void **state)
                 expect_ok(rvit_stream_synchronize(H.stream[DEVICE]));
                 const uint8_t *wanted = results(p);
                 pipeline_update_mapped(p);
-                if (round == 2) { /* from here on: the program, in the other command buffer */
+                if (round == 2) { /* the rest uses the program, in the other command buffer */
                     expect_ok(rvit_stream_set(stream, commands[1]));
                     expect_ok(rvit_program_launch(program, stream));
                     app_end(APP, commands[1]);
@@ -91,7 +91,7 @@ static void ops_and_programs(void **state)
         }
 }
 
-/* Recording the same commands frame after frame allocates nothing. */
+/* Recording the same commands again allocates nothing. */
 static void recording_again(void **state)
 {
     (void)state;
@@ -233,7 +233,7 @@ static void session_runs(void **state)
     rvit_model_destroy(model);
 }
 
-/* Recorded once and submitted repeatedly, on images and into logits that are in the application's VkBuffers. */
+/* Recorded once and submitted repeatedly, with images and logits in the application's VkBuffers. */
 static void session_on_device(void **state)
 {
     (void)state;
@@ -275,7 +275,7 @@ static void session_on_device(void **state)
     app_buffer_close(APP, &logits);
 }
 
-/* Calls that such a stream does not support fail with a reason, and change nothing. */
+/* Calls that a recording stream does not support fail with a reason and change nothing. */
 static void limits(void **state)
 {
     (void)state;

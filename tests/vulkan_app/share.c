@@ -1,4 +1,4 @@
-/* Memory and semaphores passed between VkDevices by file descriptor, and semaphores between streams and the application. */
+/* Tests memory and semaphores passed between VkDevices by file descriptor, and semaphores between streams and the application. */
 #include "app.h"
 #include "interop.h"
 
@@ -158,8 +158,8 @@ static VkSemaphore make_semaphore(const app *a, int timeline)
     return semaphore;
 }
 
-/* The application signals, the stream waits, works and signals, and the application continues: with VkSemaphores of the application and
-   with those of the library. */
+/* The application signals; the stream waits, works and signals; the application continues. With VkSemaphores of the application and of the
+   library. */
 static void semaphores(void **state)
 {
     (void)state;
