@@ -1,5 +1,5 @@
-"""Attention and its gradient in plain PyTorch, in the precision of the inputs: by autograd, and by the formula of
-fused attention, which stores no weights."""
+"""Attention and its gradient in plain PyTorch, in the precision of the inputs. The gradient is computed by autograd and
+by the formula of fused attention, which does not store the attention weights."""
 
 import torch
 
@@ -18,7 +18,7 @@ def logits_of(q, k, key_bias, rows, scale):
 
 
 def attention(q, k, v, key_bias, lengths, scale):
-    """out, lse and cls_probs of the rows of all images."""
+    """Returns out, lse and cls_probs of the rows of all images."""
     parts = []
     for rows in images(lengths):
         logits = logits_of(q, k, key_bias, rows, scale)
@@ -40,10 +40,10 @@ def by_autograd(q, k, v, key_bias, d_out, d_lse, d_cls, lengths, scale, dtype):
 
 
 def judge(test, found, arguments, dtype, live):
-    """Fails unless the gradients are zeros past the live rows and at most twice as far from float64's as PyTorch's
-    are that compute in the same precision. As one, those of q, k and v are the gradient of a packed qkv; beside them
-    that of key_bias, if there is one. Where PyTorch is exact by chance, as with one key, a unit in the last place of
-    the largest gradient counts as its error."""
+    """Checks that gradients are zero past the live rows, and that their error against float64 is at most twice that
+    of PyTorch in the same precision. The gradients of q, k and v count as one, that of a packed qkv; key_bias, if
+    given, is checked separately. The allowed error is at least an epsilon of the largest gradient, because PyTorch
+    can be exact by chance, for example with one key."""
     exact = by_autograd(*arguments, torch.float64)
     plain = [by(*arguments, dtype) for by in (by_autograd, by_formula)]
     for name, at in (("qkv", slice(0, 3)), ("key_bias", slice(3, 4))):
@@ -58,7 +58,7 @@ def judge(test, found, arguments, dtype, live):
 
 
 def by_formula(q, k, v, key_bias, d_out, d_lse, d_cls, lengths, scale, dtype):
-    """As by_autograd. Sums are float32 or wider; out is rounded to dtype."""
+    """The same as by_autograd. Sums are in float32 or wider; out is rounded to dtype."""
     wide = torch.promote_types(dtype, torch.float32)
     q, k, v, d_out = (t.to(dtype).to(wide) for t in (q, k, v, d_out))
     out, lse, cls = attention(q, k, v, key_bias, lengths, scale)

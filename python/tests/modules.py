@@ -1,5 +1,5 @@
-"""Small modules of timm and Hugging Face with random weights. Each test that needs them is skipped without its
-library."""
+"""Small modules of timm and Hugging Face with random weights. A test is skipped if the library that it needs is not
+installed."""
 
 import unittest
 
@@ -10,7 +10,7 @@ try:
 except ImportError:
     raise unittest.SkipTest("PyTorch is not installed")
 
-torch.set_num_threads(1)  # small products lose more than they gain
+torch.set_num_threads(1)  # small operations are slower with more threads
 SIZE, PATCH, TOKENS = 32, 8, 17
 HF_SIZES = dict(
     hidden_size=128,
@@ -65,7 +65,7 @@ def timm_module(distilled=False, seed=0, **options):
 
 
 def timm_family(name, seed=0, **options):
-    """Returns a small model of this timm name."""
+    """Returns a small model of timm's architecture of this name."""
     try:
         import timm
     except ImportError:
@@ -74,7 +74,7 @@ def timm_family(name, seed=0, **options):
     return randomize(timm.create_model(name, **{**given, **options}), seed)
 
 
-# Of timm's families: what leaves no trace in the weights differs.
+# Architectures of timm that differ in properties that the weights do not show.
 FAMILIES = {
     "one of several sizes": dict(name="vit_base_patch16_224", dynamic_img_size=True),
     "clip": dict(name="vit_base_patch16_clip_224"),

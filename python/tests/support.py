@@ -1,5 +1,4 @@
-"""Shared by the tests: paths of the data, tiles of the demo's sheet as the checkpoint takes them, and attention in
-float64."""
+"""Shared by the tests: paths of the data, preprocessed tiles of the demo's sheet, and attention in float64."""
 
 import ctypes
 import functools
@@ -60,16 +59,16 @@ def png_rows(path, n):
 
 @functools.lru_cache(None)
 def resampling(size, wanted):
-    """Returns bicubic enlargement (a = -0.5) as a matrix of 22-bit fixed-point weights, as Pillow rounds it."""
+    """Returns a bicubic enlargement (a = -0.5) as a matrix of 22-bit fixed-point weights, rounded as in Pillow."""
     weights = np.zeros((wanted, size), np.int64)
     for i in range(wanted):
         center = (i + 0.5) * size / wanted
-        places = np.arange(max(0, int(center - 1.5)), min(size, int(center + 2.5)))
-        x = np.abs(places + 0.5 - center)
+        columns = np.arange(max(0, int(center - 1.5)), min(size, int(center + 2.5)))
+        x = np.abs(columns + 0.5 - center)
         near, far = 1.5 * x**3 - 2.5 * x**2 + 1, -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2
         row = np.where(x < 1, near, np.where(x < 2, far, 0.0))
         row = row / row.sum() * (1 << 22)
-        weights[i, places] = np.trunc(row + np.where(row < 0, -0.5, 0.5)).astype(np.int64)
+        weights[i, columns] = np.trunc(row + np.where(row < 0, -0.5, 0.5)).astype(np.int64)
     return weights
 
 
@@ -92,9 +91,8 @@ def tiles(n):
     return out
 
 
-def massive(folder):
-    """The demo's checkpoint, in a folder, with an MLP whose hidden values are beyond what float16 holds; in float32
-    it gives about the same."""
+def overflowing_checkpoint(folder):
+    """Writes the demo's checkpoint with an MLP that overflows float16; in float32 the results are nearly the same."""
     data = CHECKPOINT.read_bytes()
     size = int.from_bytes(data[:8], "little")
     header, at, values = json.loads(data[8 : 8 + size]), 0, []
@@ -108,7 +106,7 @@ def massive(folder):
         entry.update(dtype="F32", data_offsets=[at, at := at + value.nbytes])
         values.append(value.tobytes())
     text = json.dumps(header).encode()
-    path = pathlib.Path(folder, "massive.safetensors")
+    path = pathlib.Path(folder, "overflowing.safetensors")
     path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(values))
     return path
 
@@ -118,7 +116,7 @@ def reference_logits():
 
 
 def reference_attention(qkv, cu_seqlens, scale=None):
-    """Computes in float64 from the stored values."""
+    """Computes attention in float64."""
     qkv = np.asarray(qkv, np.float64)
     rows, _, heads, dim = qkv.shape
     out = np.full((rows, heads, dim), np.nan)
@@ -140,8 +138,8 @@ def batch(lengths, heads=3, dim=64, dtype=np.float32, seed=1, padding=0):
 
 
 def counts(model):
-    """What the sessions of a model have done: launches, submits, synchronizations, copies, allocations of the
-    device."""
+    """Returns the launches, submits, synchronizations and copies of a model's sessions, and its device's
+    allocations."""
     from raggedvit._c.layouts import new
 
     total = dict.fromkeys(("launches", "submits", "synchronizations", "copies"), 0)
@@ -154,8 +152,7 @@ def counts(model):
 
 
 def in_threads(*works):
-    """Runs functions at once, each in a thread; raises what one of them raises, which a thread alone would only
-    print."""
+    """Runs functions in parallel threads, and raises the first exception of any of them."""
     raised = []
 
     def guarded(work):

@@ -1,4 +1,4 @@
-"""Wrong arguments are refused with a message that names them. Nothing wraps, is truncated, or fails deep inside."""
+"""Invalid arguments are refused with a message that names them. No value wraps around or is truncated."""
 
 import copy
 import ctypes
@@ -32,7 +32,7 @@ class Refusals(unittest.TestCase):
 
 
 class StructTest(Refusals):
-    """Checks every field of every struct, and the arguments of every function."""
+    """Tests every field of every struct, and the arguments of every function."""
 
     def test_every_integer_field_keeps_its_range(self):
         tried = 0
@@ -188,7 +188,7 @@ class ModelTest(Refusals):
         self.refused("^policy is .*NUL byte", classify, images, "l2\0x")
         self.refused("^policy is .*UTF-8", classify, images, "l2\ud800")
 
-    def test_a_policy_is_a_value(self):
+    def test_policies_compare_by_value(self):
         policy = Policy("evit", keep=np.float32(0.5), blocks=np.array([3, 6]))
         same = [
             Policy("evit", blocks=[3, 6], keep=0.5),
@@ -210,7 +210,7 @@ class ModelTest(Refusals):
             model.classify(self.images, "none").logits, self.model.classify(self.images).logits
         )
 
-    def test_what_means_the_same_works(self):
+    def test_equivalent_arguments(self):
         wanted, sessions = (
             self.model.classify(self.images, Policy("l2", keep=0.5, blocks=[2, 5])).logits,
             len(self.model._sessions),
@@ -300,7 +300,7 @@ class Interface:
 
 
 class DeviceArrayTest(Refusals):
-    """Checks of CUDA arrays that need no driver."""
+    """Tests checks of CUDA arrays that need no driver."""
 
     GOOD = {"typestr": "<f4", "shape": (4,), "data": (4096, False)}
 
@@ -323,7 +323,7 @@ class DeviceArrayTest(Refusals):
         self.refused("capsule", from_dlpack, None, "qkv")
 
     def arrays(self, rows=4, step=48, out=(1 << 16, 16), **changes):
-        """Descriptions of memory of this test; with `cuda` they claim a CUDA device."""
+        """Describes host memory of this test; with `cuda` as memory of a CUDA device."""
         memory = self.memory
         qkv = DeviceArray(
             memory + 4096, (rows, 3, 2, 8), (step, 16, 8, 1), "float32", 0, None, 0, host="cuda" not in changes
@@ -344,7 +344,7 @@ class DeviceArrayTest(Refusals):
         )
         return qkv, lengths, None, None, result
 
-    def test_rows_and_places(self):
+    def test_strides_and_devices(self):
         memory = np.zeros(1 << 18, np.uint8)
         self.memory = memory.ctypes.data + -memory.ctypes.data % 4096
         check = ready().strict_attention

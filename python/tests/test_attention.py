@@ -1,4 +1,4 @@
-"""raggedvit.attention on host arrays against float64."""
+"""Compares raggedvit.attention on host arrays with float64."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""bench/baselines needs PyTorch and a GPU. This test only looks up the names that it uses of this package."""
+"""Checks that the names of this package that bench/baselines uses exist. bench/baselines itself needs a GPU."""
 
 import ast
 import importlib
@@ -26,7 +26,7 @@ class Names(unittest.TestCase):
         self.assertGreater(seen, 4)
 
     def test_functions_and_structs(self):
-        # Whatever is written rvit_... in the code, as an attribute or a string, is of the C library's.
+        # Every attribute or string rvit_... in the code must be a name of the C library.
         known, seen = FUNCTIONS.keys() | TYPES.keys() | {"rvit_version", "rvit_status_detail"}, 0
         for path in FILES:
             for node in ast.walk(ast.parse(path.read_text())):

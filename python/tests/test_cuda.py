@@ -1,6 +1,6 @@
-"""raggedvit.attention on CUDA arrays. With a GPU and PyTorch these are tensors. Without PyTorch they are memory of
-the library with __cuda_array_interface__ and DLPack, which also works on the emulated driver of
-tests/cuda_emulation (RVIT_TEST_CUDA_EMULATED=1)."""
+"""Tests raggedvit.attention on CUDA arrays: tensors if there are a GPU and PyTorch, else memory of the library with
+__cuda_array_interface__ and DLPack, which also works on the emulated driver of tests/cuda_emulation
+(RVIT_TEST_CUDA_EMULATED=1)."""
 
 import ctypes
 import os
@@ -67,13 +67,13 @@ class TorchTest(unittest.TestCase):
     def test_works_in_place_on_the_current_stream(self):
         qkv, cu = self.batch([20, 197], torch.float16)
         out, stream = torch.zeros_like(qkv[:, 0]), torch.cuda.Stream()
-        # the first launch of a kernel loads it, which waits
+        # the first launch loads the kernel, which waits for the device
         raggedvit.attention(qkv.clone().mul_(0.5), cu, max_len=197, out=out)
         torch.cuda.synchronize()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             torch.cuda._sleep(2_000_000_000)  # a second: the first call may load kernels
-            qkv.mul_(0.5)  # must be done before the attention reads it
+            qkv.mul_(0.5)  # must finish before the attention reads it
             self.assertIs(raggedvit.attention(qkv, cu, max_len=197, out=out), out)
         self.assertFalse(stream.query())  # the call did not wait
         stream.synchronize()
@@ -93,7 +93,7 @@ class TorchTest(unittest.TestCase):
     def test_slices(self):
         qkv, cu = self.batch([20, 50], torch.float16)
         packed = torch.zeros(3, dtype=torch.int32, device="cuda")
-        lengths = torch.cat([packed[:1], cu])[1:]  # 4-byte aligned alone
+        lengths = torch.cat([packed[:1], cu])[1:]  # aligned to only 4 bytes
         wide = torch.zeros(70, 5, 3, 64, dtype=torch.float16, device="cuda")
         wide[:, 1:4] = qkv
         self.close(raggedvit.attention(wide[:, 1:4], lengths, max_len=50), qkv, cu, 4e-3)
@@ -132,7 +132,7 @@ class Interface:
 
 @unittest.skipIf(why_not_plain(), why_not_plain())
 class InterfaceTest(unittest.TestCase):
-    """Arrays in memory that the library allocated, in its own context and on a stream of its own."""
+    """Tests arrays in memory of the library, in its own context and on its own stream."""
 
     @classmethod
     def setUpClass(cls):
@@ -154,7 +154,7 @@ class InterfaceTest(unittest.TestCase):
         buffer = self.lib.own("buffer", self.device, size, CONSTANTS["RVIT_BUFFER_DEVICE"])
         if array.nbytes:
             self.lib.rvit_stream_write(self.stream, self.view(buffer.pointer, 0), array.ctypes.data, array.nbytes)
-        self.addCleanup(lambda: buffer)  # which it keeps until then
+        self.addCleanup(lambda: buffer)  # keeps the buffer alive until the cleanup
         return buffer, Interface(self.lib.address(buffer), array.shape, array.dtype.str, self.cu_stream)
 
     def download(self, buffer, like):
@@ -176,7 +176,7 @@ class InterfaceTest(unittest.TestCase):
                     self.assertLess(error.max(), tolerance)
                     self.assertTrue((found[live:] == 7).all())
 
-    def test_nothing_is_made_anew(self):
+    def test_repeated_calls_allocate_nothing(self):
         qkv, cu = support.batch([20, 50], heads=2, dtype=np.float16)
         memory = [self.upload(a) for a in (qkv, cu, qkv[:, 0])]
         stats, counts = new("rvit_stats"), []

@@ -1,6 +1,6 @@
-"""Raw images in device memory give the same bits as on the host. Without PyTorch they are memory of the library
-with __cuda_array_interface__ or DLPack, which also works on the emulated driver of tests/cuda_emulation; with it,
-its tensors."""
+"""Raw images in device memory give the same bits as on the host. They are PyTorch tensors if it is installed, else
+memory of the library with __cuda_array_interface__ or DLPack, which also works on the emulated driver of
+tests/cuda_emulation."""
 
 import ctypes
 import dataclasses
@@ -69,7 +69,7 @@ class DeviceImagesTest(support.Case):
         self.lib.rvit_stream_write(
             stream or self.streams[0], self.view(buffer.pointer, 0), whole.ctypes.data, whole.nbytes
         )
-        self.addCleanup(lambda: buffer)  # which it keeps until then
+        self.addCleanup(lambda: buffer)  # keeps the buffer alive until the cleanup
         return self.lib.address(buffer) + at
 
     def described(self, raw_image, stream=None, at=0):
@@ -84,7 +84,7 @@ class DeviceImagesTest(support.Case):
             for one, other in zip(*stages):
                 np.testing.assert_array_equal(one, other)
 
-    def test_the_bits_of_the_host(self):
+    def test_same_bits_as_on_the_host(self):
         options = dict(policy=Policy("l2", keep=0.5, blocks=[1]), features=True, pooled=True)
         for recipe in (
             self.model.recipe,

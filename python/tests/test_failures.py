@@ -1,4 +1,4 @@
-"""One image of a batch fails, and the others have the results that they have without it."""
+"""If one image of a batch fails, the others have the same results as without it."""
 
 import dataclasses
 import tempfile
@@ -31,7 +31,7 @@ class FailuresTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
-        cls.model.recipe = dataclasses.replace(cls.model.recipe, fit="border")  # which refuses thin images
+        cls.model.recipe = dataclasses.replace(cls.model.recipe, fit="border")  # this recipe refuses thin images
         cls.images = support.tiles(8)
         cls.broken = cls.images.copy()
         cls.broken[5, 1, 100, 100] = np.nan
@@ -96,7 +96,7 @@ class FailuresTest(unittest.TestCase):
                     self.raises("^image 5: ", self.model.classify, self.broken, **policy)
         self.assertEqual(self.model.classify(self.images, "l2", errors="return").errors, {})
 
-    def test_policies_that_judge_no_values(self):
+    def test_policies_that_do_not_check_scores(self):
         for policy in (
             {},
             {"policy": Policy("random", keep=0.5)},
@@ -112,9 +112,9 @@ class FailuresTest(unittest.TestCase):
                 if "mask" not in policy:
                     self.raises("^image 5: its logits", self.model, self.broken, **policy)
 
-    def test_a_model_that_overflows(self):
+    def test_float16_overflow(self):
         with tempfile.TemporaryDirectory() as folder:
-            path = support.massive(folder)
+            path = support.overflowing_checkpoint(folder)
             model = raggedvit.Model(path, device="cpu", n_threads=2, dtype="f16")
             self.assertEqual(raggedvit.Model(path, device="cpu", n_threads=2).classify(self.images[:2]).errors, {})
         words = "the model overflows float16; use bf16 or f32$"
@@ -131,7 +131,7 @@ class FailuresTest(unittest.TestCase):
                 for one in model.prepare(policy).map([batch], errors="return"):
                     self.assertEqual(list(one.errors), [0, 1, 2])
 
-    def test_logits_that_no_session_looked_at(self):
+    def test_logits_that_no_session_checked(self):
         logits, failures = np.ones((4, 10), np.float32), {6: None}
         kept_failures.check(logits, "f32", None)
         logits[2, 3], logits[3, 9] = np.inf, np.nan
@@ -153,7 +153,7 @@ class FailuresTest(unittest.TestCase):
         self.assertEqual(list(found.errors), list(range(len(BAD))))
         self.assertEqual(found.cu_seqlens[0].tolist(), [0] * (len(BAD) + 1))
 
-    def test_what_fails_as_a_whole_raises(self):
+    def test_errors_of_the_whole_call_are_raised(self):
         self.raises(
             "errors is 'ignore'; expected one of raise, return", self.model.classify, self.images, errors="ignore"
         )
@@ -189,7 +189,7 @@ class FailuresTest(unittest.TestCase):
                 if name.startswith("thin") and (
                     recipe.processor == "hf_float" or (recipe.max_patches and name != "thin")
                 ):
-                    continue  # these take it
+                    continue  # these recipes accept the image
                 for number in (0, 3, 7):
                     with self.subTest(name, recipe=recipe, number=number):
                         batch = [*self.raw_images[:number], bad, *self.raw_images[number + 1 :]]
@@ -197,7 +197,7 @@ class FailuresTest(unittest.TestCase):
                         self.check(found, wanted, number, f"^image {number}[: ]")
                         self.raises("", self.model.classify, batch, Policy("l2", keep=0.5))
 
-    def test_images_that_nothing_prunes(self):
+    def test_without_pruning(self):
         batch = [*self.raw_images[:3], BAD["size 0"], *self.raw_images[4:]]
         self.check(
             self.model.classify(batch, **OUTPUTS, errors="return"),
@@ -208,19 +208,19 @@ class FailuresTest(unittest.TestCase):
         found = self.model.classify(np.zeros((2, 0, 5, 3), np.uint8), errors="return")
         self.assertEqual(list(found.errors), [0, 1])
 
-    def test_the_forward_recorded_for_a_batch_serves_it_with_failures(self):
+    def test_failures_do_not_need_another_session(self):
         self.model.classify(self.raw_images, "tome", errors="return")
         with mock.patch.object(self.model._sessions, "_create", side_effect=AssertionError):
             found = self.model.classify([*self.raw_images[:7], "/nowhere.png"], "tome", errors="return")
         self.assertEqual(list(found.errors), [7])
         self.assertEqual([len(rows) > 0 for rows in found.sizes[0]], [True] * 7 + [False])
 
-    def test_a_bad_image_leaves_the_others_to_the_device(self):
+    def test_other_images_are_prepared_on_the_device(self):
         with mock.patch.object(raggedvit.images, "prepare_all", side_effect=AssertionError):
             found = self.model.classify([*self.raw_images[:7], BAD["thin on the device"]], errors="return")
         self.assertRegex(str(found.errors[7]), "^image 7: 9000 x 1 pixels are too thin")
 
-    def test_wide_images_that_the_host_prepares(self):
+    def test_wide_images_on_the_host(self):
         wide = [*self.raw_images[:2], np.zeros((300, 70000, 3), np.uint8)]
         self.model.recipe, before = (
             dataclasses.replace(self.model.recipe, fit="squash", resize=(224, 224)),
@@ -290,7 +290,7 @@ class FailuresTest(unittest.TestCase):
             np.testing.assert_array_equal(found[4].logits, wanted.logits)
             rounds = iter(thin)
             self.raises("^image 3: .* too thin", list, raggedvit.double_buffer(slots, fill))
-            slot = slots[0]  # what failed stays in the slot
+            slot = slots[0]  # failed images remain in the slot
             rounds = iter(thin[1:])
             fill(slot)
             for _ in range(2):

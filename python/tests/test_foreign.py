@@ -1,5 +1,5 @@
-"""Arrays with odd or invalid descriptions from numpy, DLPack and __cuda_array_interface__, and outputs that
-overlap."""
+"""Tests arrays with unusual or invalid descriptions from numpy, DLPack and __cuda_array_interface__, and overlapping
+outputs."""
 
 import ctypes
 import unittest
@@ -51,7 +51,7 @@ class NumpyTest(unittest.TestCase):
             "mask": (np.ones(12, bool), lambda a: raggedvit.select(self.cu, mask=a).keep),
         }
 
-    def test_items_that_are_no_numbers(self):
+    def test_items_that_are_not_numbers(self):
         tried = 0
         for name, (good, call) in self.calls.items():
             for dtype in ("V0", "S0", "U0", "V4", "O", "M8[s]", [("a", np.float32)], np.complex64):
@@ -63,7 +63,7 @@ class NumpyTest(unittest.TestCase):
                 call(np.array(good.flat[0]))
         self.assertEqual(tried, 96)
 
-    def test_other_layouts_give_the_same(self):
+    def test_other_layouts_give_the_same_results(self):
         for name, (good, call) in self.calls.items():
             wanted = call(good)
             for kind, odd in (
@@ -91,7 +91,7 @@ class NumpyTest(unittest.TestCase):
 class DescribedTest(unittest.TestCase):
     """Descriptions are checked before any memory is read."""
 
-    def test_numbers_that_no_memory_has(self):
+    def test_impossible_shapes_and_addresses(self):
         memory = np.zeros(1 << 12, np.uint8)
         at = memory.ctypes.data + -memory.ctypes.data % 16
         good = {
@@ -191,8 +191,8 @@ def dl_tensor(code=2, bits=32, lanes=1, device_type=1, shape=None, strides=None,
 
 
 class Foreign:
-    """A tensor of a framework of the test's, which offers DLPack's exchange of structs in C: what it describes is for
-    the test to say."""
+    """A tensor of a framework that exists only in this test. It has DLPack's exchange API in C; the test sets the
+    fields of its struct."""
 
     requires_grad = False
 
@@ -227,11 +227,11 @@ class Foreign:
 
 @unittest.skipIf(torch is None, "PyTorch is not installed")
 class ExchangeTest(unittest.TestCase):
-    """Structs with invalid values. PyTorch's hook refuses a tensor that is not its own, so nothing is computed; but
-    that comes after all numbers have been checked."""
+    """Tests structs with invalid values. Nothing is computed: after all checks of the struct, PyTorch's hook refuses
+    foreign tensors."""
 
     def test_invalid_structs(self):
-        import raggedvit._torch.eager  # noqa: F401 (it gives the hooks)
+        import raggedvit._torch.eager  # noqa: F401 (sets the hooks)
 
         self.assertTrue(Foreign.offer())
         memory = np.zeros(1 << 12, np.uint8)
@@ -245,7 +245,7 @@ class ExchangeTest(unittest.TestCase):
         lengths = Foreign(data=at + 1024, ndim=1, code=0, shape=numbers(2))
         good = {"data": at, "ndim": 4, "shape": numbers(2, 3, 1, 8), "strides": numbers(24, 8, 8, 1)}
         core = ready()
-        with self.assertRaisesRegex(RaggedVitError, "negates"):  # by that hook: the numbers are right
+        with self.assertRaisesRegex(RaggedVitError, "negates"):  # refused only by the hook
             core.strict_attention(Foreign(**good), lengths, None, None, None)
         for words, change in [
             ("4 dimensions", {"shape": None}),

@@ -1,6 +1,6 @@
-"""Prepared on CUDA tensors without PyTorch. A class of device memory with DLPack's exchange API stands in for its
-tensors, in the package's own code and in the compiled core. Runs on any CUDA device, and without a GPU on the
-emulated driver of tests/cuda_emulation."""
+"""Tests prepared forwards on CUDA tensors without PyTorch, in Python and in the compiled core. A class of device memory
+with DLPack's exchange API replaces PyTorch's tensors. Runs on any CUDA device, and without a GPU on the emulated driver
+of tests/cuda_emulation."""
 
 import ctypes
 import gc
@@ -26,7 +26,7 @@ from raggedvit._session import pipeline
 from raggedvit._c.layouts import rvit_view
 
 SIZE, DIM, DEPTH, CLASSES = 32, 64, 3, 5
-PLAIN = {"architecture": "vit", "n_heads": 1}  # what the weights do not tell
+PLAIN = {"architecture": "vit", "n_heads": 1}  # settings that the weights do not show
 POLICIES = {
     "none": {},
     "l2": dict(keep=0.5, blocks=[1]),
@@ -126,7 +126,7 @@ class Tensor:
             lib.rvit_stream_write(self.stream, self.view, values.ctypes.data, values.nbytes)
 
     def __del__(self):
-        # what is enqueued may still use it: PyTorch's allocator sees to that
+        # enqueued work may still use the memory; PyTorch's allocator handles this
         self.model._lib.rvit_stream_synchronize(self.stream)
 
     def __len__(self):
@@ -205,7 +205,7 @@ def offer_exchange():
 
 
 def pytorch():
-    """The parts of PyTorch that the forward uses."""
+    """Returns a mock of the parts of PyTorch that the forward uses."""
     inner = types.SimpleNamespace(
         _cuda_getCurrentRawStream=lambda index: Tensor.handle, _cuda_isCurrentStreamCapturing=lambda: False
     )
@@ -302,14 +302,14 @@ class ForwardTest(unittest.TestCase):
         for other in (Tensor((4, 3, SIZE, 16)), Tensor((4, 3)), self.x, None):
             self.assertIsNone(core.forward(forward._state, other))
         session = next(s for s in self.model._sessions if s.policy == forward.policy and s.capacity == 4)
-        with session.lock:  # another thread is in it
+        with session.lock:  # as if another thread used the session
             self.assertIsNone(core.forward(forward._state, images))
         self.assertIsNotNone(core.forward(forward._state, images))
         self.model._forget(session)
         self.assertIsNone(core.forward(forward._state, images))
 
     def test_nothing_waits(self):
-        gc.collect()  # sessions of other tests, whose end waits
+        gc.collect()  # destroys the sessions of other tests now, because that waits for the device
         images = [Tensor((n, 3, SIZE, SIZE), self.x[:n]) for n in (4, 2, 3)]
         for core in {False, self.compiled}:
             forward, seen, held = self.model.prepare(Policy("l2", keep=0.5, blocks=[1])), [], []
@@ -321,7 +321,7 @@ class ForwardTest(unittest.TestCase):
             self.assertGreater(seen[2]["launches"], seen[1]["launches"])
             self.assertEqual(seen[1]["synchronizations"], seen[2]["synchronizations"])
 
-    def test_a_bound_on_batches_and_refusals(self):
+    def test_max_batch_and_refusals(self):
         forward = self.small.prepare("none")
         with (
             mock.patch.object(Tensor, "model", self.small),
@@ -349,7 +349,7 @@ class ForwardTest(unittest.TestCase):
 
     @unittest.skipIf(
         os.environ.get("RVIT_TEST_CUDA_EMULATED") == "1",
-        "the emulation takes what lies above a thread's stack for that stack",
+        "the emulation mistakes memory above a thread's stack for the stack",
     )
     def test_threads(self):
         wanted = self.cpu(self.x[:2])
@@ -363,7 +363,7 @@ class ForwardTest(unittest.TestCase):
             for logits in found:
                 np.testing.assert_allclose(logits.numpy(), wanted, atol=1e-4)
 
-    def test_batches_of_the_host(self):
+    def test_host_batches(self):
         with mock.patch.dict(sys.modules):
             del sys.modules["torch"]
             batches = [
@@ -382,7 +382,7 @@ class ForwardTest(unittest.TestCase):
                 forward(batches[0]), self.cpu(batches[0], Policy("evit-fused", keep=0.5, blocks=[0, 1])), atol=1e-4
             )
 
-    def test_parts_of_a_batch_of_the_host(self):
+    def test_host_batch_in_parts(self):
         whole, parts = (
             mock.patch.object(pipeline, "PART", 1 << 40),
             mock.patch.multiple(pipeline, PART=1, PART_IMAGES=2),
@@ -407,7 +407,7 @@ class ForwardTest(unittest.TestCase):
                             )
                         with parts:
                             found = self.model.classify(self.x[:n], **ask)
-                            # On a GPU sessions of different batches may choose different GEMMs.
+                            # On a GPU, sessions for different batches may choose different GEMMs.
                             np.testing.assert_allclose(
                                 self.model(self.x[:n], Policy(policy, **values)), logits, atol=1e-4
                             )
@@ -439,7 +439,9 @@ class ForwardTest(unittest.TestCase):
             ask = dict(policy=Policy("l2", keep=0.5, blocks=[1]))
             good = self.model.classify(self.x, **ask).logits
             self.assertRaisesRegex(RaggedVitError, "^image 3: a score is NaN", self.model.classify, bad, **ask)
-            np.testing.assert_array_equal(self.model.classify(self.x, **ask).logits, good)  # of image 5 nothing is said
+            np.testing.assert_array_equal(
+                self.model.classify(self.x, **ask).logits, good
+            )  # image 5 left no error behind
             bad[3] = 0
             self.assertRaisesRegex(RaggedVitError, "^image 5: a score is NaN", self.model, bad, **ask)
 

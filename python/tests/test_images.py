@@ -1,5 +1,5 @@
-"""Raw images of any size have the bits that timm and transformers make of them, and files the pixels that viewers
-show."""
+"""Raw images of any size give the same bits as timm's and transformers' preprocessing, and files give the pixels that
+image viewers show."""
 
 import dataclasses
 import io
@@ -60,8 +60,8 @@ HF = {
 
 
 def vectors():
-    """(name, recipe, checksums, every 97th value) of tests/preprocess_vectors.h; of transformers' those that are
-    written down above."""
+    """Yields (name, recipe, checksums, every 97th value) of tests/preprocess_vectors.h; of transformers' vectors only
+    those of the recipes above."""
     text = (support.ROOT / "tests" / "preprocess_vectors.h").read_text()
     string = r'(NULL|(?:"(?:[^"\\]|\\.)*"\s*)+)'
     for found in re.finditer(
@@ -114,7 +114,7 @@ class RecipeTest(support.Case):
         self.assertEqual(found, 13 + len(HF))
 
     @needs_pillow
-    def test_resize_is_pillows(self):
+    def test_resize_equals_pillow(self):
         if int(pillow_version.split(".")[0]) < 13:
             self.skipTest("older Pillow shrinks tall images in another order")
         for (w, h), size in (
@@ -132,7 +132,7 @@ class RecipeTest(support.Case):
                     found = np.rint(images.prepare(recipe, [pixels])[0] * 255).transpose(1, 2, 0)
                     self.assertTrue((found == wanted).all(), (w, h, size, filter))
 
-    def test_recipes_that_are_none(self):
+    def test_invalid_recipes(self):
         good = HF["ViT"]
         for words, change in (
             ("fit is 'stretch'", {"fit": "stretch"}),
@@ -146,7 +146,7 @@ class RecipeTest(support.Case):
         ):
             self.fails(Status.INVALID_ARGUMENT, words, dataclasses.replace, good, **change)
 
-    def test_images_that_are_none(self):
+    def test_invalid_images(self):
         recipe, good = HF["ViT"], noise(9, 7)
         for bad in (good.astype(np.float32), good[:, :, 0], good.transpose(2, 0, 1), np.zeros((0, 5, 3), np.uint8), 7):
             self.fails(
@@ -207,7 +207,7 @@ class FileTest(unittest.TestCase):
                 with Image.open(name) as file:
                     self.assertTrue((images.load(name) == np.asarray(file.convert("RGB"))).all(), mode)
 
-    def test_pillows_images_are_their_files(self):
+    def test_pillow_images_equal_their_files(self):
         """Pillow images are treated as their files, whether opened, loaded or made in memory."""
         exif = Image.Exif()
         exif[0x112] = 6
@@ -239,7 +239,7 @@ class FileTest(unittest.TestCase):
             images.read([Image.fromarray(np.asarray(grey).astype(np.int32))])[0], images.read([grey])[0]
         )
 
-    def test_a_image_of_pillows_many_times(self):
+    def test_one_pillow_image_many_times(self):
         Image.fromarray(noise(300, 300)).save(self.path("once.jpg"))
         wanted = images.prepare(HF["ViT"], [self.path("once.jpg")])
         for _ in range(20):
@@ -247,7 +247,7 @@ class FileTest(unittest.TestCase):
                 for found in images.prepare(HF["ViT"], [file] * 4):
                     np.testing.assert_array_equal(found, wanted[0])
 
-    def test_pillows_images_that_are_none(self):
+    def test_invalid_pillow_images(self):
         wide = Image.fromarray(np.full((4, 4), 70000, np.int32))
         cut = io.BytesIO()
         Image.fromarray(noise(50, 40)).save(cut, "JPEG")
@@ -271,7 +271,7 @@ class FileTest(unittest.TestCase):
                 Status.INVALID_ARGUMENT, "^image 0: 50 x 40 pixels; 100 in all", images.read, [Image.new("L", (50, 40))]
             )
 
-    def test_files_that_are_none(self):
+    def test_invalid_files(self):
         Image.fromarray(noise(50, 40)).save(self.path("whole.jpg"))
         self.path("cut.jpg").write_bytes(self.path("whole.jpg").read_bytes()[:1500])
         self.path("text.jpg").write_text("no image")
@@ -344,10 +344,10 @@ class ModelTest(unittest.TestCase):
         self.assertTrue((found == found[0]).all())
         self.assertEqual(found[0].argmax(), 3)
         chance = np.exp(found[0]) / np.exp(found[0]).sum()
-        self.assertAlmostEqual(chance[3], 0.822, 3)  # what the command line tool says
+        self.assertAlmostEqual(chance[3], 0.822, 3)  # the command line tool's result
         self.fails(Status.BAD_FILE, "^image 1: none.jpg: .*No such file", self.model.classify, [PHOTO, "none.jpg"])
 
-    def test_what_is_refused(self):
+    def test_refusals(self):
         self.fails(
             Status.INVALID_ARGUMENT,
             "^image 1 is float32",

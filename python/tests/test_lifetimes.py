@@ -1,5 +1,5 @@
-"""Things that end early or never: exceptions of signals at any point of a call, models closed while they run, the
-end of the interpreter, and children of forks."""
+"""Tests exceptions of signal handlers at any point of a call, models closed while they run, exit of the interpreter,
+and forked children."""
 
 import contextlib
 import importlib.util
@@ -36,22 +36,23 @@ def small():
 
 
 class Interrupt(BaseException):
-    """Stands for KeyboardInterrupt, but no other code raises it."""
+    """Replaces KeyboardInterrupt, because no other code raises it."""
 
 
 def interrupted(work, after):
-    """Calls a function with an exception where the interpreter might run a signal's handler for the (after + 1)-th
-    time in the package: when a function begins, or one in C has returned. False: there were not so many."""
+    """Calls a function and raises an exception at the (after + 1)-th point in the package where the interpreter could
+    run a signal handler: the start of a function, or the return of a C function. Returns False if there are fewer
+    points."""
     left = after
 
     def event(frame, kind, argument):
         nonlocal left
         code = frame.f_code
-        # whose exceptions are ignored
+        # exceptions in _end are ignored
         if kind in ("call", "c_return") and code.co_filename.startswith(PACKAGE) and code.co_name != "_end":
             left -= 1
             if left < 0:
-                raise Interrupt  # which ends the profile, too
+                raise Interrupt  # this also ends profiling
 
     sys.setprofile(event)
     try:
@@ -64,7 +65,7 @@ def interrupted(work, after):
 
 
 def child(work):
-    """Calls a function in the child of a fork, where it must return True."""
+    """Calls a function in a forked child. Returns whether it returned True there."""
     process = os.fork()
     if process == 0:
         code = 1
@@ -86,7 +87,7 @@ class LifetimesTest(unittest.TestCase):
 
     def setUp(self):
         def late(number, frame):
-            raise TimeoutError("a call waits for ever")
+            raise TimeoutError("a call does not return")
 
         before = signal.signal(signal.SIGALRM, late)
         self.addCleanup(signal.signal, signal.SIGALRM, before)
@@ -94,7 +95,7 @@ class LifetimesTest(unittest.TestCase):
         signal.alarm(60)
 
     def works(self, model):
-        """Returns the ways to run a model by name, as functions that return logits."""
+        """Returns the ways to run a model: names, and functions that return logits."""
         by_patches = model.prepare(inputs="patches", max_images=4)
         slots = [model.prepare(inputs="slot", max_images=4) for _ in range(2)]
         prepared = model.prepare(Policy("l2", keep=0.5, blocks=[0]))
@@ -129,8 +130,8 @@ class LifetimesTest(unittest.TestCase):
             "update": updated,
         }
 
-    def test_an_exception_of_a_signal_leaves_nothing_held(self):
-        # A batch of images is in pieces that threads copy, as large ones are.
+    def test_signal_exceptions_release_all_locks(self):
+        # Small chunks make several threads copy a batch, as with large batches.
         with mock.patch.object(staging, "CHUNK", 1 << 10), mock.patch.object(pipeline, "CHUNK", 1 << 10):
             for name, work in self.works(small()).items():
                 with self.subTest(name):
@@ -145,7 +146,7 @@ class LifetimesTest(unittest.TestCase):
     def same(self, found, wanted):
         np.testing.assert_array_equal(found, wanted)
 
-    def test_a_model_is_closed_while_it_runs(self):
+    def test_closing_a_running_model(self):
         model = small()
         lib, destroyed = model._lib, []
         destroy = lib.raw.rvit_session_destroy
@@ -181,7 +182,7 @@ class LifetimesTest(unittest.TestCase):
                 time.sleep(0.01 * turn)
                 model.close()
 
-            del works["slots"]  # of one thread at a time
+            del works["slots"]  # only one thread at a time may use a slot
             support.in_threads(
                 close, *[lambda work=work: until_closed(work) for work in works.values() for _ in range(2)]
             )
@@ -190,7 +191,7 @@ class LifetimesTest(unittest.TestCase):
         self.assertGreater(len(seen), 10)
         del slot
 
-    def test_what_is_left_of_a_closed_model(self):
+    def test_use_after_close(self):
         model = small()
         slot, by_patches = model.prepare(inputs="slot", max_images=4), model.prepare(inputs="patches")
         place, memory, mapped = slot.add(40, 60), slot.memory, model.prepare().map([IMAGES, IMAGES])
@@ -211,11 +212,11 @@ class LifetimesTest(unittest.TestCase):
         memory[:] = 7
         self.assertTrue((place == 7).all())
 
-    def test_the_interpreter_ends_while_threads_run(self):
+    def test_interpreter_exit_with_running_threads(self):
         code = (
             "import atexit, sys, threading, numpy as np\n"
             "x = np.zeros((4, 3, 64, 64), np.float32)\n"
-            "atexit.register(lambda: print(m.classify(x).logits.shape))\n"  # after whatever the package does then
+            "atexit.register(lambda: print(m.classify(x).logits.shape))\n"  # runs after the package's own exit handlers
             "import raggedvit\n"
             "m = raggedvit.Model(sys.argv[1], device='cpu', n_threads=2)\n"
             "def work():\n"
@@ -234,7 +235,7 @@ class LifetimesTest(unittest.TestCase):
             )
             self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "(4, 10)\n", ""))
 
-    def test_the_child_of_a_fork(self):
+    def test_forked_child(self):
         model, prepared = small(), raggedvit.images.prepare
         by_patches, slot = model.prepare(inputs="patches"), model.prepare(inputs="slot", max_images=4)
         wanted = (
@@ -244,7 +245,7 @@ class LifetimesTest(unittest.TestCase):
         )
         session = next(iter(model._sessions))
         with contextlib.ExitStack() as held:
-            # Locks that another thread held will never be released in the child.
+            # A lock that another thread holds is never released in the child.
             locks = [
                 model._sessions.lock,
                 model._lock,

@@ -1,4 +1,4 @@
-"""The demo checkpoint through the package: timm's logits, shapes and meaning of the results, ownership, threads,
+"""Runs the demo checkpoint with the package: compares logits with timm, and tests results, ownership, threads and
 errors."""
 
 import functools
@@ -31,7 +31,7 @@ class ModelTest(support.Case):
         cls.model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
         cls.images = support.tiles(4)
 
-    def test_logits_are_those_of_timm(self):
+    def test_logits_equal_timm(self):
         images, wanted = support.tiles(64), support.reference_logits()
         logits = np.concatenate([self.model.classify(images[i : i + 16], "none").logits for i in range(0, 64, 16)])
         self.assertLess(np.abs(logits - wanted).max(), 1e-4)
@@ -66,7 +66,7 @@ class ModelTest(support.Case):
             dtype="fp8",
         )
 
-    def test_auto_is_one_of_the_others(self):
+    def test_auto_selects_a_supported_type(self):
         model = raggedvit.Model(support.CHECKPOINT, device="cpu", dtype="auto", n_threads=2)
         self.assertIn(model.dtype, ("f32", "bf16", "int8"))
         self.assertTrue(model.dtype_reason)
@@ -75,7 +75,7 @@ class ModelTest(support.Case):
             model.classify(self.images, "none").logits, same.classify(self.images, "none").logits
         )
 
-    def test_what_is_kept(self):
+    def test_kept_tokens(self):
         result = self.model.classify(self.images, Policy("l2", keep=0.5))
         self.assertEqual(result.logits.shape, (4, 10))
         self.assertEqual(len(result.kept), 1)
@@ -150,7 +150,7 @@ class ModelTest(support.Case):
             Policy("l2", alpha=0.2),
         )
 
-    def test_a_given_mask(self):
+    def test_mask(self):
         mask = np.ones((4, 197), bool)
         mask[2, 5:100] = False
         result = self.model.classify(self.images, "mask", mask=mask)
@@ -177,7 +177,7 @@ class ModelTest(support.Case):
             self.assertAlmostEqual(float(sizes.sum()), 197, places=3)
         self.assertEqual(self.model.classify(self.images, "none", features=True).features.shape, (4 * 197, 192))
 
-    def test_results_are_the_callers(self):
+    def test_results_are_owned_by_the_caller(self):
         first = self.model.classify(self.images, "l2", features=True)
         copies = first.logits.copy(), first.kept[0][1].copy(), first.features.copy()
         self.model.classify(self.images[::-1], "l2", features=True)
@@ -230,7 +230,7 @@ class ModelTest(support.Case):
                 device,
             )
 
-    def test_sessions_are_kept_and_let_go(self):
+    def test_sessions_are_cached_and_released(self):
         model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2, max_sessions=2)
         for keep in (0.2, 0.5, 0.8, 0.8):
             last = model.classify(self.images[:1], Policy("l2", keep=keep)).logits
@@ -241,7 +241,7 @@ class ModelTest(support.Case):
         self.fails(Status.INVALID_ARGUMENT, "closed", model.classify, self.images)
         other = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
         other.classify(self.images[:1])
-        other.itself = other  # garbage only a cycle collection finds
+        other.itself = other  # garbage that only a cycle collection finds
         del other, model
         gc.collect()
 
@@ -257,7 +257,7 @@ class ModelTest(support.Case):
         support.in_threads(*(functools.partial(work, n) for n in (1, 1, 2, 2)))
         self.assertEqual(failures, [])
 
-    def test_a_batch_is_not_refused_for_what_later_ones_may_need(self):
+    def test_extra_capacity_is_optional(self):
         """The shared forward has extra capacity, unless the device has no memory for it."""
         model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
         self.addCleanup(model.close)
@@ -304,7 +304,7 @@ class ModelTest(support.Case):
                 wanted = list(names.values()) if isinstance(names, dict) else names
                 self.assertEqual(raggedvit.Model(model, device="cpu").class_names, wanted)
 
-    def test_the_library_is_named_or_missed(self):
+    def test_missing_library(self):
         code = (
             "import raggedvit\ntry: raggedvit.version()\nexcept raggedvit.RaggedVitError as e: print(e.status.name, e)"
         )
@@ -315,7 +315,7 @@ class ModelTest(support.Case):
             ).stdout
             self.assertTrue(out.startswith(f"UNAVAILABLE {name}"), out)
 
-    def test_a_child_of_a_fork_leaves_the_objects_alone(self):
+    def test_forked_child_does_not_destroy_handles(self):
         read, write = os.pipe()
         handle = raggedvit._c.library.Handle(None, lambda pointer: os.write(write, b"ended"))
         child = os.fork()
@@ -329,7 +329,7 @@ class ModelTest(support.Case):
         os.close(read)
 
     def test_staging(self):
-        # Batches of several threads, in several chunks; then in a child.
+        # Several threads copy batches in several chunks, also in a forked child.
         lib, device, core = self.model._lib, self.model._device, core_loader.ready()
 
         def staged(seed, n):
@@ -377,13 +377,13 @@ class ModelTest(support.Case):
                 memory, ones = np.zeros(1 << 20, np.float32), np.ones(1 << 20, np.float32)
                 try:
                     core.stage(0, 0, 0, memory.ctypes.data, ones.ctypes.data, ones.nbytes)
-                except RaggedVitError:  # there is no stream; the threads that copy have started again
+                except RaggedVitError:  # the child has no stream, but starts its own copying threads
                     code = int(not (memory == 1).all())
             finally:
                 os._exit(code)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
 
-    def test_the_interpreter_ends_with_everything_alive(self):
+    def test_interpreter_exit_with_live_objects(self):
         code = (
             "import support, raggedvit, numpy as np\n"
             "m = raggedvit.Model(support.CHECKPOINT, device='cpu', n_threads=2)\n"

@@ -1,5 +1,5 @@
-"""Models and patched modules on CUDA tensors, on a GPU with PyTorch: the CPU's results, without waiting, on any
-stream and device."""
+"""Tests models and patched modules on CUDA tensors, on a GPU with PyTorch: results equal the CPU's, without waiting, on
+any stream and device."""
 
 import functools
 import gc
@@ -62,7 +62,7 @@ class CudaModelTest(support.Case):
         for dtype, error in ((torch.float16, 2e-2), (torch.bfloat16, 2e-1)):
             self.assertLess(difference(forward(x.to(dtype)).cpu(), wanted.cpu()), error)
 
-    def test_nothing_waits_and_nothing_is_allocated(self):
+    def test_no_wait_and_no_allocation(self):
         x = images(5).cuda()
         for dtype in ("f32", "f16"):
             model = raggedvit.Model.from_module(timm_module().cuda(), dtype=dtype)
@@ -80,20 +80,22 @@ class CudaModelTest(support.Case):
             self.assertGreater(after["launches"], before["launches"])
             self.assertEqual(after["synchronizations"], before["synchronizations"])
             self.assertEqual(after["device_allocations"], before["device_allocations"])
-            self.assertEqual(after["copies"] - before["copies"], 20)  # the stages' results, within the program
-            self.assertEqual(after["submits"] - before["submits"], 20)  # one dispatch a forward
+            self.assertEqual(
+                after["copies"] - before["copies"], 20
+            )  # the results of the stages, copied within the program
+            self.assertEqual(after["submits"] - before["submits"], 20)  # one dispatch per forward
             torch.cuda.synchronize()
 
-    def test_a_large_batch_of_the_host_in_parts(self):
+    def test_large_host_batch_in_parts(self):
         x = torch.from_numpy(support.tiles(64))
         for dtype, error in (("f32", 1e-4), ("f16", 4e-2)):
             model = raggedvit.Model(support.CHECKPOINT, "cuda", dtype, max_sessions=16)
             for policy in ("none", "l2"):
                 forward = model.prepare(policy)
-                wanted = next(iter(forward.map([x])))  # whole
+                wanted = next(iter(forward.map([x])))  # the batch in one part
                 for source in (x, x.pin_memory(), x.double(), x.numpy()):
                     for _ in range(2):
-                        # Sessions choose their GEMMs each for itself, where the host knows all row counts.
+                        # Sessions may choose different GEMMs if the host knows all row counts.
                         self.assertLess(difference(torch.as_tensor(forward(source)), wanted), error)
                 result, whole = model.classify(x, policy), model.classify(x.cuda(), policy)
                 self.assertLess(difference(result.logits, whole.logits.cpu()), error)
@@ -113,13 +115,13 @@ class CudaModelTest(support.Case):
             for stream in streams:
                 with torch.cuda.stream(stream):
                     torch.cuda._sleep(200000)
-                    late = x * 1.0  # made on this stream, after its sleep, and freed right after the call
+                    late = x * 1.0  # computed on this stream after its sleep, and freed right after the call
                     found.append(forward(late))
                     del late
                     torch.empty_like(x).fill_(float("nan"))
             for stream, logits in zip(streams, found):
                 stream.synchronize()
-                # each stream's session chooses its GEMMs by itself
+                # the sessions of different streams may choose different GEMMs
                 self.assertLess(difference(logits.cpu(), wanted), 1e-5)
         self.assertEqual(len(model._streams), 4)
 
@@ -152,7 +154,7 @@ class CudaModelTest(support.Case):
         support.in_threads(*(functools.partial(work, i % 2 == 1) for i in range(8)))
         self.assertEqual(failures, [])
 
-    def test_few_sessions_are_kept(self):
+    def test_max_sessions(self):
         x = images(4).cuda()
         model = raggedvit.Model.from_module(timm_module().cuda(), max_sessions=2)
         wanted = {keep: model(x, Policy("evit", keep=keep, blocks=[1])).cpu() for keep in (0.2, 0.5, 0.8)}
@@ -160,7 +162,7 @@ class CudaModelTest(support.Case):
             self.assertLess(difference(model(x, Policy("evit", keep=keep, blocks=[1])).cpu(), wanted[keep]), 1e-5)
         self.assertEqual([session.policy.keep for session in model._sessions], [0.5, 0.2])
 
-    def test_memory_comes_back(self):
+    def test_memory_is_released(self):
         x = images(4).cuda()
 
         def use():
@@ -215,7 +217,7 @@ class CudaModelTest(support.Case):
                 self.fails(Status.INVALID_ARGUMENT, "images are on cpu, the module on cuda:0", module, images(2))
                 module(images(2).cuda())
 
-    def test_compiled_around(self):
+    def test_compiled_parent_module(self):
         module, x = timm_module().cuda(), images(4).cuda()
         wanted = logits_of(raggedvit.patch.timm(module, Policy("evit", blocks=[1])), x).softmax(-1)
         compiled = torch.compile(torch.nn.Sequential(module, torch.nn.Softmax(-1)), backend="eager")
@@ -246,7 +248,7 @@ class CudaModelTest(support.Case):
         x = images(2).cuda()
         model = raggedvit.Model.from_module(timm_module().cuda())
         fails, forward = self.fails, model.prepare(Policy("evit", blocks=[1]))
-        for _ in range(2):  # before a session is there and after
+        for _ in range(2):  # without a session and with one
             fails(Status.INVALID_ARGUMENT, r"\[2, 3, 16, 32\]; expected \[B, 3, 32, 32\]", forward, x[:, :, :16])
             fails(Status.INVALID_ARGUMENT, r"\[3, 32, 32\]", forward, x[0])
             fails(Status.INVALID_ARGUMENT, "images are int64", forward, x.long())
@@ -268,7 +270,7 @@ class CudaModelTest(support.Case):
         torch.cuda.synchronize()
         self.assertTrue(torch.isfinite(forward(x)).all())
 
-    @unittest.skipIf(torch.cuda.device_count() < 2, "there is one GPU alone")
+    @unittest.skipIf(torch.cuda.device_count() < 2, "there is only one GPU")
     def test_two_devices(self):
         x = images(4)
         cpu = raggedvit.Model.from_module(timm_module())(x, Policy("evit", blocks=[1]))

@@ -1,4 +1,5 @@
-"""Models from modules of timm and Hugging Face: logits, tensors in and out, batches of any size, refusals."""
+"""Tests models from modules of timm and Hugging Face: logits, tensors as inputs and outputs, batches of any size,
+refusals."""
 
 import inspect
 import unittest
@@ -24,7 +25,7 @@ def model_of(module, **options):
 
 
 class ModuleTest(support.Case):
-    def test_every_module_gives_its_logits(self):
+    def test_logits_of_every_module(self):
         x = images()
         for name, make in modules.MODULES.items():
             with self.subTest(name):
@@ -35,7 +36,7 @@ class ModuleTest(support.Case):
                 self.assertLess(difference(logits, logits_of(module, x)), 2e-5)
                 self.assertEqual(model.device.backend, "cpu")
 
-    def test_every_family_gives_its_logits(self):
+    def test_logits_of_every_family(self):
         for what, options in modules.FAMILIES.items():
             with self.subTest(what):
                 module = modules.timm_family(**options)
@@ -72,7 +73,7 @@ class ModuleTest(support.Case):
         self.assertEqual(model_of(hf_module()).class_names[:2], ["LABEL_0", "LABEL_1"])
         self.assertIsNone(model_of(timm_module()).class_names)
 
-    def test_weights_of_any_float(self):
+    def test_weights_of_any_float_type(self):
         x = images()
         for dtype, stored, error in (
             (torch.float16, "f16", 2e-2),
@@ -84,7 +85,7 @@ class ModuleTest(support.Case):
             self.assertEqual(raggedvit._modules.modules.storage_of(module), stored)
             self.assertLess(difference(model(x), logits_of(module.float(), x)), error)
 
-    def test_names_of_pytorch(self):
+    def test_pytorch_devices_and_dtypes(self):
         module = timm_module().half()
         for options, stored in (
             ({}, "f16"),
@@ -128,7 +129,7 @@ class ModuleTest(support.Case):
         np.testing.assert_array_equal(np.asarray(result), wanted)
         self.assertEqual(forward(x[:0]).shape, (0, 7))
 
-    def test_forward_is_classify_for_every_policy(self):
+    def test_forward_equals_classify_for_every_policy(self):
         model, x = model_of(timm_module()), images()
         for policy, values in POLICIES.items():
             np.testing.assert_array_equal(
@@ -173,7 +174,7 @@ class ModuleTest(support.Case):
                     self.assertLess(difference(logits, cpu(x)), 1e-5)
                     self.assertLess(difference(forward(x), cpu(x)), 1e-5)
         inside = []
-        for logits in forward.map(iter(batches[:4])):  # the model is free for other uses meanwhile
+        for logits in forward.map(iter(batches[:4])):  # the model can be used in between
             inside.append(difference(forward(batches[0]), cpu(batches[0])))
         self.assertLess(max(inside), 1e-5)
         iterator = forward.map(batches)
@@ -190,7 +191,7 @@ class ModuleTest(support.Case):
         model.update(timm_module())
         self.assertLess(difference(next(forward.map(batches)), cpu(batches[0])), 1e-5)
 
-    def test_it_is_freed_at_once(self):
+    def test_model_is_freed_after_its_last_use(self):
         model, x = model_of(timm_module()), images()
         model(x, Policy("evit", blocks=[1]))
         forward = model.prepare(Policy("evit", blocks=[1]))
@@ -220,7 +221,7 @@ class ModuleTest(support.Case):
         )
         np.testing.assert_array_equal(model(x, Policy("evit", blocks=[1])), before)
 
-    def test_modules_that_are_refused(self):
+    def test_refused_modules(self):
         class Own(torch.nn.LayerNorm):
             pass
 
@@ -343,8 +344,8 @@ class ModuleTest(support.Case):
         self.fails(Status.INVALID_ARGUMENT, "module is a str", model_of, "vit")
         self.fails(Status.BAD_FILE, "module: .*extra", model_of, self.with_extra())
 
-    def test_functions_that_code_has_replaced(self):
-        """Replaced functions, on a class, in PyTorch or in transformers, are refused: the model would ignore them."""
+    def test_replaced_functions_are_refused(self):
+        """Replaced functions of a class, PyTorch or transformers are refused: the model would ignore them."""
         import functools
 
         from timm.layers import Attention, AttentionRope
@@ -396,10 +397,10 @@ class ModuleTest(support.Case):
             AttentionInterface._global_mapping.clear()
             AttentionInterface._global_mapping.update(registered)
 
-    def test_what_changes_nothing_is_taken(self):
+    def test_changes_without_effect_are_accepted(self):
         x, timm, hf = images(), timm_module(), hf_module()
         timm.blocks[0].compile(backend="eager")
-        hf(x, output_hidden_states=True)  # leaves hooks of transformers' own
+        hf(x, output_hidden_states=True)  # adds hooks of transformers
         forward = type(timm.blocks[0].attn).forward
         with mock.patch.object(type(timm.blocks[0].attn), "forward", torch.no_grad()(forward)):
             for module in (timm, hf):

@@ -1,5 +1,5 @@
-"""One bad image among good ones, batch after batch, with every policy and type. The good ones keep the bits that
-they have without it. Runs some batches; all 10,000 with RVIT_TEST_CASES=all."""
+"""Batches with one bad image, for every policy and type. The other images must have the same bits as without it. Runs a
+selection of batches; 10,000 with RVIT_TEST_CASES=all."""
 
 import os
 import unittest
@@ -41,7 +41,7 @@ def spoilt(image, kind, random):
 
 
 class NeighboursTest(unittest.TestCase):
-    def test_good_ones_keep_their_bits(self):
+    def test_other_images_keep_their_bits(self):
         backend, random = os.environ.get("RVIT_TEST_BACKEND", "cpu"), np.random.default_rng(4)
         images = random.standard_normal((POOL, 3, 32, 32), np.float32)
         names = ["f32", "f16", "bf16", "fp8" if backend == "cuda" else "int8"]

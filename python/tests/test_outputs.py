@@ -1,5 +1,5 @@
-"""The optional outputs: pooled rows, projections, the rows of a block and received attention, compared with timm
-and Hugging Face."""
+"""Compares the optional outputs (pooled rows, projections, block features, received attention) with timm and Hugging
+Face."""
 
 import pathlib
 import tempfile
@@ -20,7 +20,7 @@ class DemoTest(unittest.TestCase):
         cls.model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
         cls.images = support.tiles(3)
 
-    def test_what_is_not_asked_for(self):
+    def test_outputs_that_are_not_requested(self):
         result = self.model.classify(self.images[:1])
         for name in (
             "features",
@@ -80,7 +80,7 @@ class EncoderTest(unittest.TestCase):
         cls.addClassCleanup(cls.folder.cleanup)
 
     def saved(self, name, config):
-        """Returns a model of transformers, and a Model of the files that it writes."""
+        """Returns a model of transformers, and the Model of its saved files."""
         try:
             import transformers
         except ImportError:

@@ -1,4 +1,4 @@
-"""Patched modules of timm and Hugging Face: results in eval and in training, copies, changes, refusals."""
+"""Tests patched modules of timm and Hugging Face: results in eval and training mode, copies, changes, refusals."""
 
 import copy
 import io
@@ -23,7 +23,7 @@ def patched(module, policy="evit", **options):
 
 
 class PatchTest(support.Case):
-    def test_without_pruning_it_is_the_module(self):
+    def test_without_pruning_equals_the_module(self):
         x = images()
         for name, make in modules.MODULES.items():
             with self.subTest(name):
@@ -38,7 +38,7 @@ class PatchTest(support.Case):
                 self.assertIs(type(module), cls)
                 self.assertEqual(difference(logits_of(module, x), plain), 0)
 
-    def test_every_policy_is_classify_in_eval_and_the_same_in_training(self):
+    def test_every_policy_equals_classify_in_eval_and_training(self):
         x = images()
         for name, make in modules.MODULES.items():
             module = make()
@@ -56,9 +56,8 @@ class PatchTest(support.Case):
                     self.assertTrue(trained.requires_grad)
                     self.assertLess(difference(trained.detach(), wanted), 1e-4)
 
-    def test_choices_from_equal_scores(self):
-        """Ties, infinities and few distinct values: what the library keeps of a mask of scores is what PyTorch
-        keeps."""
+    def test_ties(self):
+        """The lower index wins a tie."""
         from raggedvit._modules import pruned
 
         generator = np.random.default_rng(5)
@@ -71,7 +70,7 @@ class PatchTest(support.Case):
                     kept = pruned.top_k(torch.from_numpy(scores)[None], k, torch.ones(1, n, dtype=torch.bool))[0]
                     self.assertEqual(sorted(order), kept.nonzero()[:, 0].tolist())
 
-    def test_gradients_reach_what_the_methods_reach(self):
+    def test_every_parameter_has_a_gradient(self):
         x = images(3)
         for policy, values in POLICIES.items():
             with self.subTest(policy):
@@ -110,7 +109,7 @@ class PatchTest(support.Case):
         self.fails(Status.UNSUPPORTED, "attention_mask", module, x, attention_mask=torch.ones(5, 17))
         self.fails(Status.INVALID_ARGUMENT, "pixel_values", module)
 
-    def test_changed_weights_are_seen(self):
+    def test_changed_weights_are_detected(self):
         x, other = images(), timm_module(seed=3)
 
         def load(module):
@@ -161,17 +160,17 @@ class PatchTest(support.Case):
         logits_of(module, x)
         load(module)
         logits_of(module, x)
-        self.assertIs(module._raggedvit.model, model)  # its weights were replaced, nothing was recorded again
+        self.assertIs(module._raggedvit.model, model)  # the weights were updated, and nothing was recorded again
 
-    def test_changes_below_the_top_are_seen(self):
-        """Each is followed, in eval mode, by the logits of the module as it is, which PyTorch's way computes anew in
-        each call."""
+    def test_changes_in_submodules_are_detected(self):
+        """After each change, the logits in eval mode without gradients equal those of PyTorch's operators, which use
+        the current module in each call."""
         import torch.nn.utils.parametrizations as parametrizations
         from torch.nn.utils import prune
         from timm.layers import Attention
 
         x = images(3)
-        warnings.simplefilter("ignore")  # of sparse tensors
+        warnings.simplefilter("ignore")  # PyTorch warns about sparse tensors
 
         def linear(m, path, value):
             setattr(m.get_submodule(path.rpartition(".")[0]), path.rpartition(".")[2], value)
@@ -249,12 +248,12 @@ class PatchTest(support.Case):
                 self.fails(Status.UNSUPPORTED, f"{name}, which is replaced by", module, x)
             np.testing.assert_array_equal(logits_of(module, x), wanted)
 
-    def test_what_it_costs_to_see_changes(self):
+    def test_detecting_changes_reads_no_weights(self):
         module, x = patched(timm_module(), Policy("evit", keep=0.6, blocks=[1, 2])), images(3)
         wanted = logits_of(module, x)
         with mock.patch.object(raggedvit._modules.modules, "read", side_effect=AssertionError("it was read again")):
             np.testing.assert_array_equal(logits_of(module, x), wanted)
-            torch.nn.Linear(2, 2).register_forward_hook(lambda *_: None)  # elsewhere
+            torch.nn.Linear(2, 2).register_forward_hook(lambda *_: None)  # of another module
             np.testing.assert_array_equal(logits_of(module, x), wanted)
         with mock.patch.object(
             raggedvit._modules.modules, "checkpoint", side_effect=AssertionError("the weights were read again")
@@ -263,21 +262,21 @@ class PatchTest(support.Case):
             module.blocks[0].attn.attn_drop.eval()
             np.testing.assert_array_equal(logits_of(module, x), wanted)
 
-    def test_what_cannot_be_seen_is_refreshed(self):
+    def test_undetected_changes_need_refresh(self):
         module, x = patched(timm_module(), Policy("evit", keep=0.6, blocks=[1, 2])), images(3)
         before = logits_of(module, x)
-        module.head.weight.data.mul_(2)  # neither PyTorch nor anybody else counts it
+        module.head.weight.data.mul_(2)  # PyTorch does not count such changes
         module.blocks[0].norm1.bias.detach().numpy()[:] = 3
         raggedvit.patch.refresh(module)
         after = logits_of(module, x)
         self.assertGreater(difference(after, before), 1e-3)
         self.assertLess(difference(after, module(x).detach()), 1e-4)
 
-    def test_other_weights_for_a_call(self):
+    def test_functional_call(self):
         module, x = patched(timm_module(), Policy("evit", keep=0.6, blocks=[1, 2])), images(3)
         weights = {name: tensor + 0.1 * torch.randn_like(tensor) for name, tensor in module.state_dict().items()}
         own = logits_of(module, x)
-        warnings.simplefilter("ignore")  # of what vmap does one after another
+        warnings.simplefilter("ignore")  # vmap warns about operators that it runs one after another
         with torch.no_grad():
             found = torch.func.functional_call(module, weights, (x,))
         self.assertLess(difference(found, torch.func.functional_call(module, weights, (x,)).detach()), 1e-4)
@@ -289,13 +288,13 @@ class PatchTest(support.Case):
         self.assertLess(difference(two[0], own), 1e-4)
         self.assertLess(difference(two[1], found), 1e-4)
 
-    def test_a_part_in_training_mode_drops(self):
+    def test_dropout_in_a_submodule(self):
         module, x = patched(timm_module(proj_drop_rate=0.5), Policy("evit", keep=0.6, blocks=[1, 2])), images(3)
         np.testing.assert_array_equal(logits_of(module, x), logits_of(module, x))
         module.blocks[3].train()
         self.assertGreater(difference(logits_of(module, x), logits_of(module, x)), 1e-3)
 
-    def test_training_computes_all_that_a_module_is(self):
+    def test_training_runs_changed_submodules(self):
         class Adapter(torch.nn.Module):
             def __init__(self, inner):
                 super().__init__()
@@ -330,7 +329,7 @@ class PatchTest(support.Case):
         module.vit.layers[1].attention.register_forward_hook(lambda *_: None)
         self.fails(Status.UNSUPPORTED, "layers.1.attention has forward hooks", module, x)
 
-    def test_where_pytorch_looks_on(self):
+    def test_modes_and_exporters(self):
         """Modes, torch.export and torch.jit.trace see PyTorch's operators; torch.fx cannot."""
         from torch.utils.flop_counter import FlopCounterMode
 
@@ -343,7 +342,7 @@ class PatchTest(support.Case):
                     self.assertLess(difference(module(x), wanted), 1e-4)
                 operations[policy] = counter.get_total_flops()
                 with torch.no_grad(), warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # of sizes that become constants
+                    warnings.simplefilter("ignore")  # tracing warns about sizes that become constants
                     try:
                         exported = torch.export.export(
                             module, (x,), dynamic_shapes=({0: torch.export.Dim("batch")},)
@@ -407,7 +406,7 @@ class PatchTest(support.Case):
                 difference(logits_of(patched(fresh, Policy("evit", keep=0.5, blocks=[1])), x), wanted), 1e-6
             )
 
-    def test_around_it(self):
+    def test_compiled_parent_hooks_and_threads(self):
         module, x = timm_module(), images()
         wanted = logits_of(patched(module, Policy("evit", blocks=[1])), x)
         compiled = torch.compile(torch.nn.Sequential(module, torch.nn.Softmax(-1)), backend="eager")
@@ -416,7 +415,7 @@ class PatchTest(support.Case):
         with torch.inference_mode():
             np.testing.assert_array_equal(module(x).clone().numpy(), wanted.numpy())
         seen = []
-        handle = module.register_forward_hook(lambda *_: seen.append(1))  # of the module itself: it runs
+        handle = module.register_forward_hook(lambda *_: seen.append(1))  # hooks of the module itself are called
         np.testing.assert_array_equal(logits_of(module, x), wanted)
         self.assertEqual(seen, [1])
         handle.remove()

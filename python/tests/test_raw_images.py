@@ -1,4 +1,5 @@
-"""Raw images on their way to the device: classify, map and slots give the bits of images that the host prepares."""
+"""Raw images that the device prepares give the same bits as images that the host prepares, in classify, map and
+slots."""
 
 import dataclasses
 import gc
@@ -62,7 +63,7 @@ class ImagesTest(support.Case):
                         for one, other in zip(stage, expected):
                             np.testing.assert_array_equal(one, other)
 
-    def test_what_is_a_image(self):
+    def test_accepted_containers(self):
         same = np.stack(noise((40, 50), (40, 50)))
         wanted = self.model.classify(self.prepared(same)).logits
         for batch in (
@@ -150,9 +151,9 @@ class ImagesTest(support.Case):
         self.assertGreater(rooms()[0], first[0])
         for n in (2, 3, 5, 4, 9):
             self.model.classify(noise(*[(20, 30)] * n))
-        self.assertEqual(len(rooms()), 3)  # of one, of two, and of all others
+        self.assertEqual(len(rooms()), 3)  # sessions for one image, for two, and for all other numbers
 
-    def test_what_the_device_does_not_do(self):
+    def test_fallback_to_the_host(self):
         float32 = dataclasses.replace(self.model.recipe, processor="hf_float", fit="squash", resize=(224, 224))
         self.model.recipe = float32
         np.testing.assert_array_equal(
@@ -162,7 +163,7 @@ class ImagesTest(support.Case):
         self.model.recipe = dataclasses.replace(float32, processor="timm")
         wide = [*self.raw_images[:2], np.zeros((1, 70000, 3), np.uint8)]
         np.testing.assert_array_equal(self.model.classify(wide).logits, self.model.classify(self.prepared(wide)).logits)
-        # PyTorch's resize of a long axis is not done there
+        # PyTorch's resize of a long axis is not supported on the device
         self.model.recipe = dataclasses.replace(float32, processor="hf")
         with mock.patch.object(
             pipeline.Slot, "start_raw", side_effect=RaggedVitError(Status.OUT_OF_DEVICE_MEMORY, "image 0: no")
@@ -197,7 +198,7 @@ class ImagesTest(support.Case):
             )
         self.assertEqual(len(self.model.classify(self.raw_images).logits), len(self.raw_images))
 
-    def test_own_shapes(self):
+    def test_max_patches(self):
         recipe = self.model.recipe
         self.model.recipe = dataclasses.replace(recipe, fit="squash", resize=(224, 224), max_patches=50)
         wanted, grids = [], []
@@ -295,7 +296,7 @@ class SlotTest(unittest.TestCase):
             list(raggedvit.double_buffer(slots, lambda slot: slot.add(20, 20).fill(1) or len(slot) / (len(seen) and 0)))
         self.assertFalse(any(slot.pending or len(slot) for slot in slots))
 
-    def test_memory_is_the_sessions(self):
+    def test_slot_memory_belongs_to_the_session(self):
         slot = self.model.prepare(inputs="slot", max_images=3, max_bytes=1 << 20)
         first, second = slot.add(40, 50), slot.add(33, 21)
         address = slot.memory.ctypes.data
@@ -310,7 +311,7 @@ class SlotTest(unittest.TestCase):
         self.assertTrue((first == 7).all() and (second == 9).all())
         del slot
         gc.collect()
-        first[:] = 8  # lives as long as anything refers to it
+        first[:] = 8  # valid as long as something refers to it
 
     def test_refusals(self):
         slot = self.model.prepare(inputs="slot", max_images=2, max_bytes=1 << 16)
@@ -350,7 +351,7 @@ class SlotTest(unittest.TestCase):
         self.fails(Status.UNSUPPORTED, "^image 1: 1 x 4000 pixels are too thin", thin.start)
 
     def test_threads(self):
-        """Several threads classify images of one model, and others fill slots."""
+        """Several threads classify images with one model, and others fill slots."""
         wanted, failures = self.model.classify(self.raw_images, Policy("l2", keep=0.5)).logits, []
 
         def work(number):

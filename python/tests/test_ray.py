@@ -1,4 +1,4 @@
-"""raggedvit.ray without Ray: dicts of columns in and out, in one process. test_ray_cluster.py runs it under Ray."""
+"""Tests raggedvit.ray without Ray, in one process, with dicts of columns. test_ray_cluster.py runs it under Ray."""
 
 import io
 import json
@@ -34,7 +34,7 @@ def raw_images(n, seed=3):
 
 
 def column(values):
-    """Makes a column as Ray does: an array of objects, read-only views."""
+    """Returns a column like those of Ray: an array of objects, which are read-only views."""
     out = np.empty(len(values), object)
     for i, value in enumerate(values):
         if isinstance(value, np.ndarray):
@@ -176,7 +176,7 @@ class ClassifierTest(support.Case):
             self.assertRegex(out["error"][1], r"2\.jpg: .*No such file")
 
     @needs_pillow
-    def test_broken_images_fail_alone(self):
+    def test_broken_images_do_not_affect_others(self):
         found, classifier = (
             raw_images(10),
             small(outputs=["class", "label", "score", "top", "logits", "tokens", "mask"], top_k=2),
@@ -217,7 +217,7 @@ class ClassifierTest(support.Case):
         self.assertEqual((out["logits"].shape, out["class"].tolist()), ((2, 10), [-1, -1]))
 
     @needs_pillow
-    def test_a_stage_that_decodes(self):
+    def test_decoding_stage(self):
         found = raw_images(3)
         data = [encoded(found[0], "PNG"), b"broken", encoded(found[2], "PNG")]
         batch = decode({"id": np.arange(3), "bytes": column(data)}, "bytes")
@@ -234,7 +234,7 @@ class ClassifierTest(support.Case):
             self.fails(Status.UNAVAILABLE, "needs Pillow", small(), {"image": column([b"x"])})
             self.fails(Status.UNAVAILABLE, "needs Pillow", decode, {"image": column([b"x"])})
 
-    def test_imports_nothing(self):
+    def test_import_loads_no_dependencies(self):
         code = "import sys, raggedvit.ray; print([name for name in ('ray', 'PIL', 'torch') if name in sys.modules])"
         environment = {**os.environ, "PYTHONPATH": str(support.ROOT / "python")}
         self.assertEqual(
@@ -256,7 +256,7 @@ class ClassifierTest(support.Case):
         self.assertIs(classifier.model, classifier.model)
 
     def test_a_forked_child_opens_its_own_model(self):
-        # copied by threads, which the child does not have
+        # threads copy this batch, and the child does not have them
         large = np.random.default_rng(1).integers(0, 256, (1500, 1500, 3), np.uint8)
         found, classifier = [*raw_images(3), large], small(outputs=["logits"])
         wanted, model = classifier({"image": column(found)})["logits"], classifier.model
@@ -302,7 +302,7 @@ class ClassifierTest(support.Case):
         with mock.patch.object(classifier.model, "classify", side_effect=lost):
             self.fails(Status.DEVICE_LOST, "the device is lost", classifier, {"image": column(raw_images(3))})
 
-    def test_results_that_are_no_numbers(self):
+    def test_results_that_are_not_finite(self):
         found, classifier = raw_images(3), small()
         result = self.model.classify(found)
         result.errors[1] = RaggedVitError(Status.NOT_FINITE, "image 1: its logits are not finite")
@@ -326,8 +326,8 @@ class ClassifierTest(support.Case):
         whole = small(outputs=["logits"], recipe=model.recipe)({"image": column([tile])})
         self.assertTrue((whole["logits"] == wanted).all())
 
-    def test_what_is_assigned(self):
-        """With a mock of Ray: n_threads and the device are those of the worker."""
+    def test_assigned_resources(self):
+        """With a mock of Ray, n_threads and the device are those of the worker."""
         for resources, cpus, gpus in (({"CPU": 3.0}, 3, 0), ({"CPU": 0.5}, 1, 0), ({"GPU": 1.0}, 1, 1.0), ({}, 1, 0)):
             worker = mock.Mock()
             worker.get_runtime_context.return_value.get_assigned_resources.return_value = resources
@@ -370,8 +370,8 @@ class ClassifierTest(support.Case):
                 batch,
             )
 
-    def test_images_that_cannot_be_run_fail_alone(self):
-        """Errors that only the run finds: images too thin to be resized."""
+    def test_images_that_cannot_be_run_do_not_affect_others(self):
+        """Tests errors that occur only in the run: images that are too thin to be resized."""
         found = raw_images(7)
         for i in (2, 5):
             found[i] = np.zeros((1, 4000, 3), np.uint8)
@@ -382,7 +382,7 @@ class ClassifierTest(support.Case):
         good = [i for i in range(7) if i not in (2, 5)]
         self.assertTrue((out["logits"][good] == classifier.model.classify([found[i] for i in good]).logits).all())
 
-    def test_arguments_that_are_none(self):
+    def test_invalid_arguments(self):
         for words, changes in (
             ("column is 3; expected a string", {"column": 3}),
             ("outputs.0. is 'clas'; expected one of class, label", {"outputs": ["clas"]}),
@@ -405,7 +405,7 @@ class ClassifierTest(support.Case):
             with self.subTest(words):
                 self.fails(Status.INVALID_ARGUMENT, words, Classifier, **{"path": "model.safetensors", **changes})
 
-    def test_what_the_first_call_refuses(self):
+    def test_errors_of_the_first_call(self):
         batch = {"image": column(raw_images(1))}
         for status, words, changes in (
             (Status.INVALID_ARGUMENT, "top_k is 11, but the model has 10 classes", {"outputs": ["top"], "top_k": 11}),
@@ -420,7 +420,7 @@ class ClassifierTest(support.Case):
                     status, words, small(**changes) if "path" not in changes else Classifier(changes["path"]), batch
                 )
 
-    def test_batches_that_are_none(self):
+    def test_invalid_batches(self):
         classifier, found = small(), column(raw_images(2))
         for words, batch in (
             ("has no column 'image', but 'id', 'img'; the argument column names it", {"id": found, "img": found}),
@@ -449,7 +449,7 @@ class ClassifierTest(support.Case):
 @unittest.skipIf(why_not_plain(), why_not_plain())
 class OnGpuTest(unittest.TestCase):
     def test_a_worker_with_a_gpu(self):
-        """With a mock of Ray that assigns a GPU."""
+        """Tests with a mock of Ray that assigns a GPU."""
         found = raw_images(11)
         found[4] = np.zeros((3, 3), np.uint8)
         good = [i for i in range(11) if i != 4]
@@ -507,7 +507,7 @@ def written(folder, shapes, linear, norms, config, processor):
 
 
 def siglip(folder):
-    """Writes a tiny SigLIP vision encoder, whose embedding is its attention pooling."""
+    """Writes a tiny SigLIP vision encoder; attention pooling gives its embedding."""
     base = "vision_model."
     shapes = {
         "embeddings.position_embedding.weight": [16, WIDTH],
@@ -549,7 +549,7 @@ def siglip(folder):
 
 
 def tiny(folder, classes=10):
-    """Writes a tiny ViT with timm's names. classes 0: without a head."""
+    """Writes a tiny ViT with timm's names; without a head if classes is 0."""
     shapes = {
         "cls_token": [1, 1, WIDTH],
         "pos_embed": [1, 17, WIDTH],

@@ -1,6 +1,6 @@
-"""raggedvit.ray under Ray. Two workers on this machine give what one process gives, examples/ray_folder.py neither
-loses nor repeats images when workers and jobs are killed, and a deployment of Ray Serve answers. Skipped without
-Ray; .ci/run has it in a venv."""
+"""Tests raggedvit.ray under Ray: two workers give the same results as one process, examples/ray_folder.py neither loses
+nor repeats images when workers and jobs are killed, and a deployment of Ray Serve answers. Skipped without Ray;
+.ci/run has it in a venv."""
 
 import contextlib
 import importlib.util
@@ -45,7 +45,7 @@ N_BROKEN = 3
 
 
 class WithProcess(raggedvit.ray.Classifier):
-    """Also returns the worker and its settings. No worker begins before both have started."""
+    """Also returns the worker and its settings. Workers wait until both have started."""
 
     def __init__(self, meeting, settings):
         super().__init__(**settings)
@@ -69,7 +69,7 @@ class WithProcess(raggedvit.ray.Classifier):
 class ClusterTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        # Of two CPUs, whatever the machine has; workers find the package as this process does.
+        # Two CPUs, whatever the machine has. Workers find the package in the same way as this process.
         cls.environment = dict(os.environ)
         os.environ["PYTHONPATH"] = os.pathsep.join([str(support.ROOT / "python"), str(pathlib.Path(__file__).parent)])
         os.environ.update(RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0", RAY_USAGE_STATS_ENABLED="0")
@@ -102,7 +102,7 @@ class ClusterTest(unittest.TestCase):
         os.environ.clear()
         os.environ.update(cls.environment)
 
-    def test_two_workers_give_what_one_process_gives(self):
+    def test_two_workers_equal_one_process(self):
         rows = [{"id": i, "image": raw_image} for i, raw_image in enumerate(self.raw_images)]
         rows[17]["image"] = np.zeros((4, 4, 1), np.uint8)
         data = ray.data.from_items(rows, override_num_blocks=6)
@@ -124,7 +124,7 @@ class ClusterTest(unittest.TestCase):
         self.assertEqual({(row["backend"], row["threads"]) for row in found}, {("cpu", 1)})
         self.assertEqual(len({row["worker"] for row in found}), 2)
 
-    def test_encoded_images_decoded_in_a_stage_of_their_own(self):
+    def test_separate_decoding_stage(self):
         data = ray.data.read_binary_files(str(self.folder / "photos"), include_paths=True, override_num_blocks=5)
         decoded = data.map_batches(raggedvit.ray.decode, fn_kwargs={"column": "bytes"}, batch_size=7)
         out = decoded.map_batches(
@@ -215,10 +215,10 @@ class ClusterTest(unittest.TestCase):
         self.assertEqual(process.returncode, 1)
         self.assertRegex(errors, "twice.parquet has a path twice")
 
-    def test_killed_workers_and_jobs_lose_nothing_and_double_nothing(self):
+    def test_killed_workers_and_jobs_neither_lose_nor_repeat_images(self):
         out, workers = self.folder / "labels", []
         with self.job(out) as process:
-            for line in process.stdout:  # the first worker that has done a shard is killed, and a while later the job
+            for line in process.stdout:  # kills the first worker that finishes a shard, and later the job
                 if line.startswith("shard"):
                     workers.append(int(line.split()[-1]))
                     if len(workers) == 1:
@@ -240,7 +240,7 @@ class ClusterTest(unittest.TestCase):
             (145, 0, 0, N_BROKEN, 19),
         )
         self.assertLessEqual(report["shards_run"], 19 - 9)
-        # All is done: nothing runs, and no file is written again.
+        # If all shards are done, nothing runs and no file is written.
         with self.job(out) as process:
             self.assertRegex(process.communicate()[0], "19 of them done\n")
         self.assertEqual(process.returncode, 0)
@@ -278,7 +278,7 @@ class ClusterTest(unittest.TestCase):
 
     def test_serve(self):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Pydantic, about Ray
+            warnings.simplefilter("ignore")  # Pydantic warns about Ray
             from ray import serve
 
         @serve.deployment(ray_actor_options={"num_cpus": 1})

@@ -1,4 +1,4 @@
-"""Saved modules are read as the same models."""
+"""Checkpoints of saved modules give the same models."""
 
 import functools
 import os
@@ -16,7 +16,7 @@ import raggedvit
 from raggedvit import Status
 from raggedvit._modules import save
 
-#: What leaves no trace in the tensors, or another than an architecture's name says.
+#: Options that the tensors do not show, or that contradict the architecture's name.
 OTHERS = {
     "silu": dict(act_layer="silu"),
     "tanh": dict(act_layer="gelu_tanh"),
@@ -41,7 +41,7 @@ class SaveTest(support.Case):
         self.path = pathlib.Path(folder.name) / "model.safetensors"
 
     def check(self, module, **options):
-        """A saved module gives the bits of from_module."""
+        """Checks that a saved module gives the same bits as from_module."""
         size = module.patch_embed.img_size if hasattr(module, "patch_embed") else modules.SIZE
         raggedvit.save(module, self.path, **options)
         wanted, found = (
@@ -73,7 +73,7 @@ class SaveTest(support.Case):
         for dtype in (torch.float16, torch.bfloat16, torch.float64):
             with self.subTest(dtype):
                 module = timm_module().to(dtype)
-                module.head.float()  # of several sizes: those of more bytes come first
+                module.head.float()  # a mix of types: the larger ones are stored first
                 self.check(module)
                 for name, tensor in safetensors.load_file(self.path).items():
                     self.assertTrue((tensor == module.state_dict()[name].to(tensor.dtype)).all())
@@ -106,7 +106,7 @@ class SaveTest(support.Case):
         np.testing.assert_allclose((*recipe.mean, *recipe.std), (0.1, 0.2, 0.3, 0.4, 0.5, 0.6), rtol=1e-6)
 
     def test_a_name_that_contradicts_the_tensors(self):
-        """A file with only an architecture's name, of a module with other arguments."""
+        """The file contains only an architecture's name, but the module has other arguments."""
         module = timm_family(
             "vit_tiny_patch16_224", embed_dim=192, depth=12, num_heads=3, patch_size=16, global_pool="avg"
         )

@@ -1,4 +1,4 @@
-"""The operators on CPU tensors: gradients against float64, compilers, refusals. test_torch_cuda.py is for GPUs."""
+"""Tests the operators on CPU tensors: gradients, compilers, refusals. test_torch_cuda.py is for GPUs."""
 
 import unittest
 from unittest import mock
@@ -30,7 +30,7 @@ def tensors(lengths, heads=2, dim=32, padding=0, dtype=None, seed=1):
 @unittest.skipUnless(torch, "PyTorch is not here")
 class GradientTest(unittest.TestCase):
     def compare(self, lengths, heads, dim, dtype=None, bias=True, strided=False, padding=2, probs=True):
-        """Every gradient has at most twice the error of PyTorch's in the same precision, against float64."""
+        """The error of every gradient against float64 is at most twice that of PyTorch in the same precision."""
         dtype = dtype or torch.float32
         generator = torch.Generator().manual_seed(sum(lengths) + dim)
         rows, live, scale = sum(lengths) + padding, sum(lengths), dim**-0.5
@@ -103,8 +103,8 @@ class GradientTest(unittest.TestCase):
         support.in_threads(*(work for _ in range(8)))
         self.assertEqual(failures, [])
 
-    def test_padding_rows_poison_no_weight(self):
-        """A linear layer around the op: rows past the last image must not reach the gradient of its weight."""
+    def test_padding_rows_do_not_affect_weight_gradients(self):
+        """Rows past the last image must not affect the gradient of the weight of a linear layer before the op."""
         qkv, cu = tensors([20, 5], padding=7)
         layer = torch.nn.Linear(192, 192)
         x = torch.nan_to_num(qkv.reshape(32, 192))
@@ -153,7 +153,7 @@ class OperatorTest(unittest.TestCase):
             torch.library.opcheck(ops.pack.default, (x, asc, part))
             torch.library.opcheck(ops.gather.default, (x, asc, part))
             torch.library.opcheck(ops.unpack.default, (x[:16].detach().requires_grad_(x.requires_grad), asc, part, 31))
-        counts = torch.arange(32, dtype=torch.int32)  # all stay: nothing is undefined
+        counts = torch.arange(32, dtype=torch.int32)  # keeps all rows, so that no output is undefined
         arguments = (cu, 31, 0, 1, 31, 1, False, 0.0, 0, 1, 0.0, qkv.reshape(31, -1), None, None, None, None, counts)
         torch.library.opcheck(ops.select.default, arguments)
 
@@ -237,7 +237,7 @@ class OperatorTest(unittest.TestCase):
         self.assertTrue(any("raggedvit" in name for name in seen), seen)
 
     def test_kernels_in_python(self):
-        """The Python kernels of an older PyTorch give the same as those in C."""
+        """The Python kernels for an older PyTorch give the same results as those in C."""
         qkv, cu = tensors([20, 0, 11], padding=2)
         bias, wanted = torch.randn(33), raggedvit.attention(qkv, cu)
         self.assertTrue(torch.equal(operators._attention_python(qkv, cu)[:31], wanted[:31]))
@@ -264,7 +264,7 @@ class OperatorTest(unittest.TestCase):
             self.assertTrue(torch.equal(a, b))
 
     def test_tensors_that_the_core_cannot_read(self):
-        """Tensors that the core cannot read, as in a PyTorch without DLPack's exchange API, give the same."""
+        """Tensors that the core cannot read, as in a PyTorch without DLPack's exchange API, give the same results."""
         qkv, cu = tensors([20, 0, 11], padding=2)
         x, src, asc = (
             torch.randn(31, 8),

@@ -1,5 +1,5 @@
-"""The functions and operators on CUDA tensors: types, streams, graphs, devices, threads, compilers. Needs a GPU and
-PyTorch."""
+"""Tests the functions and operators on CUDA tensors: types, streams, graphs, devices, threads, compilers. Needs a GPU
+and PyTorch."""
 
 import ctypes
 import gc
@@ -143,8 +143,7 @@ class ForwardTest(unittest.TestCase):
         stream.synchronize()
 
     def test_tensors_freed_at_once(self):
-        """What is freed right after the call is memory of the next one on the same stream: its results must not
-        change."""
+        """The next call on the stream reuses memory that is freed right after a call. The results must not change."""
         qkv, cu = tensors([20, 197, 50])
         wanted = raggedvit.attention(qkv, cu, max_len=197)
         outs = []
@@ -192,7 +191,7 @@ class ForwardTest(unittest.TestCase):
         wanted = raggedvit.attention(qkv, cu, max_len=197)
         there, lengths = qkv.to("cuda:1"), cu.to("cuda:1")
         for _ in range(3):
-            for x, c in ((there, lengths), (qkv, cu)):  # the current device is 0 all the time
+            for x, c in ((there, lengths), (qkv, cu)):  # the current device is always 0
                 for out in (raggedvit.attention(x, c, max_len=197), torch.ops.raggedvit.attention(x, c, None, 197)):
                     self.assertEqual(out.device, x.device)
                     self.assertTrue(torch.equal(out.to("cuda:0"), wanted))

@@ -1,4 +1,4 @@
-"""Traces, tangents and transforms of PyTorch, and views that negate, give right results or are refused."""
+"""PyTorch's traces, tangents, transforms and negated views give right results or are refused."""
 
 import copy
 import io
@@ -30,7 +30,7 @@ class Called(torch.nn.Module if torch is not None else object):
 
 
 def by_jit(function, x):
-    """Returns a trace that was saved and loaded, as exporters do."""
+    """Returns a trace after saving and loading it, as exporters do."""
     file = io.BytesIO()
     torch.jit.save(torch.jit.trace(Called(function), (x,), check_trace=False), file)
     file.seek(0)
@@ -72,7 +72,7 @@ class TraceTest(unittest.TestCase):
         }
 
     def test_traces(self):
-        """Every trace holds the call, not its result."""
+        """Every trace contains the call and not its result."""
         ways = {
             "torch.jit.trace": by_jit,
             "torch.fx": lambda f, x: torch.fx.symbolic_trace(Called(f)),
@@ -85,7 +85,9 @@ class TraceTest(unittest.TestCase):
             for way, trace in ways.items():
                 with self.subTest(name, way=way):
                     self.assertTrue(torch.equal(trace(function, x)(other), function(other)))
-        self.assertIn("raggedvit::gather", str(by_jit(*self.all["gather"]).graph))  # whose gradient is not that of pack
+        self.assertIn(
+            "raggedvit::gather", str(by_jit(*self.all["gather"]).graph)
+        )  # its gradient differs from that of pack
 
     def test_tangents(self):
         for name, (function, x) in self.all.items():

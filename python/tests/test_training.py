@@ -1,4 +1,4 @@
-"""Training a patched module: 20 steps give the losses of an independent forward, and the parts of the example work."""
+"""Trains a patched module: 20 steps give the losses of an independent forward, and the parts of the example work."""
 
 import unittest
 
@@ -11,7 +11,7 @@ F = torch.nn.functional
 
 
 def plain_evit(module, x, keep, blocks, fuse):
-    """Computes EViT (arXiv 2202.07800) for a timm module, in full precision and without code of the package."""
+    """Computes EViT (arXiv 2202.07800) for a timm module in full precision, independently of the package."""
     x = module.patch_embed(x)
     x = torch.cat([module.cls_token.expand(len(x), -1, -1), x], 1) + module.pos_embed
     for index, block in enumerate(module.blocks):
@@ -46,7 +46,7 @@ def losses(module, forward, steps):
 
 
 class TrainingTest(unittest.TestCase):
-    def test_20_steps_are_those_of_a_plain_implementation(self):
+    def test_20_steps_equal_a_plain_implementation(self):
         for policy, fuse in (("evit", False), ("evit-fused", True)):
             with self.subTest(policy):
                 mine, plain = timm_module().train(), timm_module().train()
@@ -56,7 +56,7 @@ class TrainingTest(unittest.TestCase):
                 for step, (a, b) in enumerate(zip(ours, theirs)):
                     self.assertLess(abs(a - b), 2e-4 * max(1, b), f"step {step}: {a} and {b}")
 
-    def test_training_changes_what_the_recorded_forward_gives(self):
+    def test_recorded_forward_follows_training(self):
         module = timm_module()
         raggedvit.patch.timm(module, Policy("evit", keep=0.5, blocks=(1,)), n_threads=2)
         x, labels = torch.randn(16, 3, 32, 32, generator=torch.Generator().manual_seed(2)), torch.arange(16) % 7

@@ -1,5 +1,5 @@
-"""Hugging Face's encoders give the same with attn_implementation "raggedvit" as with "eager". What attention does
-not support is refused."""
+"""Hugging Face's encoders give the same results with attn_implementation "raggedvit" as with "eager". Unsupported
+options are refused."""
 
 import glob
 import importlib
@@ -40,7 +40,7 @@ def names(model_type, name):
 
 
 def randomised(model):
-    """Sets random weights that make every part matter."""
+    """Sets random weights with which every part affects the outputs."""
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -60,7 +60,7 @@ class TransformersTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         ours.register()
-        ours.register()  # once more changes nothing
+        ours.register()  # a second call changes nothing
 
     def refused(self, words, function, *arguments, status=Status.UNSUPPORTED, **named):
         with self.assertRaisesRegex(raggedvit.RaggedVitError, words) as caught:
@@ -72,7 +72,7 @@ class TransformersTest(unittest.TestCase):
         self.assertLess(float((a - b).abs().max()), tolerance * max(1.0, float(a.abs().max())))
 
     def outputs(self, model, *arguments, **named):
-        """Returns the outputs of eager and of ours, and the number of our attention calls."""
+        """Returns the outputs of eager and of raggedvit, and the number of raggedvit's attention calls."""
         with torch.no_grad():
             model.set_attn_implementation("eager")
             eager = model(*arguments, **named)
@@ -87,7 +87,7 @@ class TransformersTest(unittest.TestCase):
         self.same(eager.last_hidden_state, found.last_hidden_state)
         self.same(eager.pooler_output, found.pooler_output)
         self.assertGreater(float(eager.last_hidden_state.std()), 0.01)
-        self.assertEqual(calls, layers)  # one a layer, whatever the images are
+        self.assertEqual(calls, layers)  # one per layer, whatever the images
 
     def test_qwen2_5_vl_vision_encoder(self):
         config = names("qwen2_5_vl", "Qwen2_5_VLConfig")(
@@ -167,12 +167,12 @@ class TransformersTest(unittest.TestCase):
         for i, length in enumerate(shapes.prod(1).tolist()):
             self.same(eager.last_hidden_state[i, :length], found.last_hidden_state[i, :length])
         self.same(eager.pooler_output, found.pooler_output)
-        # The mask matters: without it the results are others.
+        # Without the mask the results differ.
         full = self.outputs(self.siglip2(), pixels, torch.ones_like(mask), shapes)[1]
         self.assertGreater(float((full.pooler_output - found.pooler_output).abs().max()), 1e-3)
 
     def gradients(self, model, implementation, keep, *arguments):
-        """Gradients of every parameter, through the rows of keep [B, tokens] and the pooled row."""
+        """Returns the gradients of every parameter, through the rows of keep [B, tokens] and the pooled row."""
         model.set_attn_implementation(implementation)
         model.zero_grad()
         found = model(*arguments)
@@ -219,12 +219,12 @@ class TransformersTest(unittest.TestCase):
                 self.assertEqual(wanted.keys(), found.keys())
                 self.assertTrue(any("attn" in name or "attention" in name for name in wanted))
                 for name, gradient in wanted.items():
-                    # That of a key's bias is zero but for rounding: softmax takes no notice of it.
+                    # The gradient of a key's bias is zero up to rounding, because softmax ignores it.
                     scale = max(float(gradient.abs().max()), 1e-3 * max(float(g.abs().max()) for g in wanted.values()))
                     self.assertLess(float((gradient - found[name]).abs().max()), 1e-4 * scale, name)
 
     def test_padding_anywhere(self):
-        """Masks with holes, an image without tokens, and NaN padding."""
+        """Tests masks with holes, an image without tokens, and NaN padding."""
         generator = torch.Generator().manual_seed(4)
         q, k, v = torch.randn(3, 4, 2, 9, 16, generator=generator)
         keep = torch.rand(4, 9, generator=generator) < 0.6
@@ -368,7 +368,7 @@ class TransformersTest(unittest.TestCase):
             )
 
         bidirectional = importlib.import_module("transformers.masking_utils").bidirectional_mask_function
-        calls()  # the first creates what lasts
+        calls()  # the first call creates lasting objects
         torch.cuda.set_sync_debug_mode("error")
         try:
             calls()
@@ -376,7 +376,7 @@ class TransformersTest(unittest.TestCase):
             torch.cuda.set_sync_debug_mode("default")
 
     def test_packed_families(self):
-        """PACKED has exactly the families whose encoders split by lengths without flash attention."""
+        """PACKED lists exactly the families with encoders that split by lengths without flash attention."""
         found = set()
         for path in glob.glob(str(pathlib.Path(transformers.__file__).parent / "models" / "*" / "modeling_*.py")):
             text = pathlib.Path(path).read_text(encoding="utf-8")

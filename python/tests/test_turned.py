@@ -1,5 +1,5 @@
-"""The command line tool and the package turn the same images the same way, whatever their EXIF and XMP data, and a
-Pillow image is turned as its file. tests/test_orientation.c lists each kind."""
+"""The command line tool and the package apply the same orientation, whatever the EXIF and XMP data of an image, and a
+Pillow image is oriented like its file. tests/test_orientation.c lists each kind."""
 
 import io
 import pathlib
@@ -42,7 +42,7 @@ PROFILE, XMP = b"Raw profile type exif\0", b"XML:com.adobe.xmp\0"
 
 
 class Maker:
-    """Makes files of 5 x 3 pixels with all kinds of EXIF and XMP data, from a seed."""
+    """Creates files of 5 x 3 pixels with random EXIF and XMP data of all kinds."""
 
     def __init__(self, seed):
         self.r = random.Random(seed)

@@ -1,4 +1,4 @@
-"""User code passes mypy --strict with the types that the package promises (typed_user.py)."""
+"""User code (typed_user.py) passes mypy --strict with the package's types."""
 
 import os
 import pathlib
@@ -17,8 +17,8 @@ class TypingTest(unittest.TestCase):
             self.skipTest("no mypy here (python/run_tests.sh --torch has it)")
         user = pathlib.Path(__file__).with_name("typed_user.py")
         with tempfile.TemporaryDirectory() as cache:
-            # As for an installed package: errors in its own files are not the user's. Without PyTorch its tensors are
-            # of any type.
+            # As with an installed package, errors in its own files are ignored. Without PyTorch its tensors have any
+            # type.
             run = subprocess.run(
                 [
                     sys.executable,

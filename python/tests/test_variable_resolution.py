@@ -13,7 +13,7 @@ from raggedvit import Policy, RaggedVitError, Status
 
 
 def patches_of(image, size):
-    """Of an image [channels, height, width] the patches [n, size * size * channels], a patch in the order (y, x,
+    """Returns the patches [n, size * size * channels] of an image [channels, height, width], each in the order (y, x,
     channel)."""
     channels, height, width = image.shape
     cut = image.reshape(channels, height // size, size, width // size, size)
@@ -29,8 +29,8 @@ class DemoTest(unittest.TestCase):
         cls.images = support.tiles(2)
         cls.patches = [patches_of(image, 16) for image in cls.images]
 
-    def test_own_size(self):
-        """On the grid of the position table it gives the results of classify, up to rounding."""
+    def test_grid_of_the_position_table(self):
+        """On the grid of the position table, results equal those of classify up to rounding."""
         by_patches = self.model.prepare(Policy("evit", keep=0.6), inputs="patches", max_images=2, features=True)
         result = by_patches(np.concatenate(self.patches), [(14, 14)] * 2)
         wanted = self.model.classify(self.images, Policy("evit", keep=0.6), features=True)
@@ -39,7 +39,7 @@ class DemoTest(unittest.TestCase):
         np.testing.assert_array_equal(np.concatenate(result.kept[-1]), np.concatenate(wanted.kept[-1]))
         self.assertEqual(result.features.shape, wanted.features.shape)
 
-    def test_alone_as_in_a_batch(self):
+    def test_batch_of_one_equals_batch(self):
         by_patches = self.model.prepare(
             "l2", inputs="patches", max_images=3, max_tokens=400, max_len=300, block_features=0
         )
@@ -60,7 +60,7 @@ class DemoTest(unittest.TestCase):
         patches = np.concatenate(
             [first] * 6 + [np.repeat(first, 12, 0) + step * (np.arange(12) % 2)[:, None].astype(np.float32)]
         )
-        for tau, kept in ((0, [0, 1, 2, 3, 4]), (0.01, [0, 1])):  # alternating columns; one line of patches is enough
+        for tau, kept in ((0, [0, 1, 2, 3, 4]), (0.01, [0, 1])):  # columns alternate between two patches
             result = self.model.prepare(Policy("pixelprune", tau=tau), inputs="patches", max_images=2)(
                 patches, [(2, 3), (3, 4)]
             )
@@ -139,7 +139,7 @@ class NaFlexTest(unittest.TestCase):
 
 
 def qwen3_encoder(folder):
-    """Writes a small Qwen3-VL encoder with random weights, of the names and shapes in a dump; returns its path."""
+    """Writes a small Qwen3-VL encoder with random weights, and the names and shapes of a dump; returns its path."""
     with open(support.ROOT / "tests/model/dumps.jsonl") as lines:
         dump = next(dump for dump in map(json.loads, lines) if dump["name"] == "qwen3_vl")
     random, header, data = np.random.default_rng(1), {}, b""
@@ -168,7 +168,7 @@ class EncoderTest(support.Case):
             cls.model = raggedvit.Model(qwen3_encoder(folder), device="cpu", n_threads=2)
         cls.rows = np.random.default_rng(2).standard_normal((88, 96), np.float32)
 
-    def test_rows_go_where_the_caller_says(self):
+    def test_output_arrays(self):
         by_patches = self.model.prepare(**self.asked)
         wanted = by_patches(self.rows, self.grids)
         out, stacked = np.full((23, 12), 7, np.float32), np.full((2, 22, 12), 7, np.float32)
@@ -305,7 +305,7 @@ class QwenTest(unittest.TestCase):
             ((5, model.info.merged_dim), [10, 5], [-1, 0]),
         )
 
-    def test_tome_of_squares(self):
+    def test_tome_of_merge_groups(self):
         encoders = (
             self.encoder("Qwen2_5_VisionTransformerPretrainedModel", window_size=16, fullatt_block_indexes=[1]),
             self.encoder("Qwen3VLVisionModel", num_position_embeddings=25, deepstack_visual_indexes=[0, 1]),

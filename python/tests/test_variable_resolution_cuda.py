@@ -32,7 +32,7 @@ class DeviceRowsTest(unittest.TestCase):
             np.testing.assert_array_equal(ours.float().cpu(), theirs)
         self.assertEqual(found.deepstack_stages, wanted.deepstack_stages)
 
-    def test_the_bits_of_the_host(self):
+    def test_same_bits_as_on_the_host(self):
         for policy in ({}, dict(policy=Policy("l2", keep=0.5, blocks=[1]))):
             host, by_patches = (self.model.prepare(**policy, **self.asked, on_device=there) for there in (False, True))
             wanted = host(self.rows, self.grids)
@@ -42,7 +42,7 @@ class DeviceRowsTest(unittest.TestCase):
             self.same(by_patches(half.cuda(), torch.tensor(self.grids)), host(half.float(), self.grids))
             self.same(by_patches(self.rows.cuda()[:24], self.grids[:1]), host(self.rows[:24], self.grids[:1]))
 
-    def test_places_of_the_caller(self):
+    def test_output_tensors(self):
         wanted = self.model.prepare(**self.asked)(self.rows, self.grids)
         by_patches, there = self.model.prepare(**self.asked, on_device=True), self.rows.cuda()
         out, stacked = torch.full((30, 12), 7.0, device="cuda"), torch.full((2, 22, 12), 7.0, device="cuda")

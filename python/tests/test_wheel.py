@@ -42,7 +42,7 @@ class WheelTest(unittest.TestCase):
     def test_version(self):
         cmake = (support.ROOT / "CMakeLists.txt").read_text()
         self.assertEqual(raggedvit.__version__, re.search(r"project\(raggedvit VERSION ([0-9.]+)", cmake)[1])
-        # Without the library, too.
+        # This must also work without the library.
         code = "import raggedvit; print(raggedvit.__version__)"
         environment = {
             **os.environ,
@@ -70,7 +70,7 @@ class WheelTest(unittest.TestCase):
             self.skipTest(f"{reason} (python/run_tests.sh --torch has it)")
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder).resolve()
-            # From the source distribution, whose files are a choice, with Triton's libraries installed or not.
+            # Builds from the source distribution, which has only some files, with or without Triton's libraries.
             code = f"from scikit_build_core.build import build_sdist; print(build_sdist({os.fspath(folder)!r}))"
             source = folder / run(sys.executable, "-c", code, cwd=support.ROOT).splitlines()[-1]
             run(

@@ -1,5 +1,5 @@
-"""raggedvit classify --text-embeddings gives the probabilities of CLIPModel and SiglipModel for tiny random models,
-from the pixels on."""
+"""raggedvit classify --text-embeddings gives the same probabilities for image files as CLIPModel and SiglipModel, with
+tiny random models."""
 
 import importlib.util
 import json
@@ -22,7 +22,7 @@ SIZE, N_IMAGES = 32, 3
 
 
 def tool():
-    """The command line tool beside the library under test."""
+    """Returns the command line tool in the build folder of the library under test."""
     path = pathlib.Path(os.environ.get("RAGGEDVIT_LIBRARY", "")).resolve().parent / "tools" / "raggedvit"
     if not path.exists():
         raise unittest.SkipTest("the command line tool is not beside the library")
@@ -70,7 +70,7 @@ class ZeroShotTest(unittest.TestCase):
         cls.labels = [f"label {i}" for i in range(7)]
         (cls.folder / "labels.txt").write_text("\n".join(cls.labels))
         cls.tokens = torch.from_numpy(generator.integers(3, 49, (7, 10)))
-        cls.tokens[:, -1] = 49  # CLIP reads the row of the largest token
+        cls.tokens[:, -1] = 49  # CLIP uses the row of the largest token id
 
     def model(self, name, config, **options):
         folder = self.folder / name
@@ -88,7 +88,7 @@ class ZeroShotTest(unittest.TestCase):
         with torch.no_grad():
             wanted = module(input_ids=self.tokens, pixel_values=self.x).logits_per_image
             embeddings = self.texts.features(module.get_text_features(input_ids=self.tokens))
-        return module, wanted, embeddings * 3  # rows are normalised by the tool
+        return module, wanted, embeddings * 3  # the tool normalises rows
 
     def write(self, embeddings, model=None, dtype=None):
         path = self.folder / "texts.safetensors"
@@ -158,7 +158,7 @@ class ZeroShotTest(unittest.TestCase):
         best = logits.softmax(-1)[0].max()
         self.assertRegex(text, f"  +{100 * best:.1f} %  label {int(logits[0].argmax())}\n")
 
-        # The vision half alone does not hold the scale.
+        # The vision model does not contain the scale.
         config = self.transformers.CLIPVisionConfig(**{**module.config.vision_config.to_dict(), "projection_dim": 24})
         encoder = self.transformers.CLIPVisionModelWithProjection(config).eval()
         encoder.load_state_dict(
@@ -226,7 +226,8 @@ class ZeroShotTest(unittest.TestCase):
         result = self.results(checkpoint, self.write(embeddings))
         self.assertEqual((result["texts"]["scores"], result["texts"]["bias"]), ("sigmoid", -2.5))
         self.compare(result, logits, logits.sigmoid())
-        # The vision half alone: scale and bias come from the texts' file, or there are only cosines.
+        # With only the vision model, scale and bias come from the file of the texts; without them, there are only
+        # cosines.
         encoder = self.transformers.SiglipVisionModel(module.config.vision_config).eval()
         encoder.load_state_dict(
             {name: value for name, value in module.state_dict().items() if name.startswith("vision_model.")}
@@ -246,7 +247,7 @@ class ZeroShotTest(unittest.TestCase):
             self.run_tool(0, checkpoint, self.write(embeddings)).stdout, "cosine, not a probability: no file has"
         )
 
-    def test_pruned_and_expected(self):
+    def test_pruning_and_expected_labels(self):
         _, logits, embeddings = self.model("CLIPModel", "CLIPConfig", projection_dim=24)
         right = self.folder / "right.txt"
         right.write_text("\n".join(self.labels[int(i)] for i in logits.argmax(-1)))

@@ -1,4 +1,4 @@
-"""Code of a user, which mypy --strict checks (test_typing.py). A line that ignores an error must have that error."""
+"""User code, which mypy --strict checks (test_typing.py). A line that ignores an error must have that error."""
 
 import dataclasses
 import pathlib
