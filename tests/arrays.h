@@ -1,4 +1,4 @@
-/* Functions of the guarded arrays for the harness only. */
+/* Functions of the guarded arrays that only the harness uses. */
 #ifndef RVIT_TESTS_ARRAYS_H
 #define RVIT_TESTS_ARRAYS_H
 

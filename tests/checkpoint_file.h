@@ -1,4 +1,4 @@
-/* Lets tests write checkpoints from a list of tensors that they can edit. */
+/* Writes checkpoints from a list of tensors that tests can edit. */
 #ifndef RVIT_TESTS_CHECKPOINT_FILE_H
 #define RVIT_TESTS_CHECKPOINT_FILE_H
 
@@ -11,7 +11,7 @@ typedef struct tensor {
     char dtype[8];
     int32_t rank;
     int64_t shape[5];
-    /* WITH_VALUES writes the elements start, start + 1, ... of a sequence that depends on the name at the time of adding. */
+    /* WITH_VALUES writes elements start, start + 1, ... of a sequence that depends on the tensor's original name. */
     uint32_t origin;
     int64_t start;
     int32_t has_first; /* 1: the first value is `first` */
@@ -33,7 +33,7 @@ typedef struct geometry {
 
 static const geometry small_geometry = {64, 2, 256, 16, 2, 3, 10, 0};
 
-/* The element of a tensor added under the name of that hash: from -1 to 1. */
+/* An element of the tensor with this hash of its original name: from -1 to 1. */
 static inline float origin_value(uint32_t origin, int64_t index)
 {
     const uint64_t mixed = ((uint64_t)origin << 32 | (uint32_t)index) * UINT64_C(0x9e3779b97f4a7c15);
@@ -162,7 +162,7 @@ static inline uint8_t data_byte(int64_t index)
     return (uint8_t)(mixed >> 37 ^ mixed >> 51);
 }
 
-/* A byte of an 8-bit tensor: any except E4M3's NaN. */
+/* A byte of an 8-bit tensor: any value except E4M3's NaN. */
 static inline uint8_t origin_byte(const tensor *t, int64_t index)
 {
     const uint8_t byte = (uint8_t)(int)(128 * origin_value(t->origin, t->start + index));

@@ -1,4 +1,4 @@
-/* Writes checkpoints without values and configuration files next to them, for tests of options that the weights do not show. */
+/* Writes checkpoints without values, and config files in the same folder, for tests of options that the weights do not show. */
 #ifndef RVIT_TESTS_CONFIG_FILE_H
 #define RVIT_TESTS_CONFIG_FILE_H
 
@@ -9,7 +9,7 @@
 static model scratch;
 static const geometry deit_tiny = {192, 12, 768, 16, 14, 3, 10, 0}, deit_small = {384, 12, 1536, 16, 14, 3, 10, 0};
 
-static inline void write_beside(const char *name, const char *text)
+static inline void write_config_file(const char *name, const char *text)
 {
     char path[160];
     snprintf(path, sizeof path, "%s/%s", temp_folder, name);
@@ -19,7 +19,7 @@ static inline void write_beside(const char *name, const char *text)
     assert_int_equal(fclose(file), 0);
 }
 
-static inline void remove_beside(void)
+static inline void remove_config_files(void)
 {
     static const char *const names[] = {"config.json", "open_clip_config.json", "preprocessor_config.json", "processor_config.json"};
     for (int i = 0; i < 4; i++) {
@@ -36,7 +36,7 @@ static inline rvit_status open_scratch(const rvit_checkpoint_desc *desc, rvit_ch
     return rvit_checkpoint_open(temp_path, desc, out);
 }
 
-/* Refused with a message that has all these words. */
+/* Expects a refusal with a message that contains all these words. */
 static inline void refused_with(const rvit_checkpoint_desc *desc, rvit_status expected, const char *const *words)
 {
     rvit_checkpoint *checkpoint;
@@ -75,7 +75,7 @@ static inline rvit_image_recipe loaded_recipe(void)
     return recipe;
 }
 
-/* The source of a fact about a valid checkpoint. */
+/* Checks the value and the source of a fact about a valid checkpoint. */
 static inline void expect_fact(const char *name, const char *value, const char *origin)
 {
     rvit_checkpoint *checkpoint;
@@ -93,12 +93,12 @@ static inline void expect_fact(const char *name, const char *value, const char *
     fail_msg("no fact %s", name);
 }
 
-/* A file without any metadata. */
+/* Builds a checkpoint without any metadata. */
 static inline void bare(const geometry *g)
 {
     build(&scratch, g, "F16");
     scratch.metadata[0] = '\0';
-    remove_beside();
+    remove_config_files();
 }
 
 static inline void add_scales(const geometry *g)
@@ -109,7 +109,7 @@ static inline void add_scales(const geometry *g)
     }
 }
 
-/* fc1 has two rows for each column of fc2: one for the gate, one for the value. */
+/* Makes the MLP gated: fc1 has two rows for each column of fc2, one for the gate and one for the value. */
 static inline void pack_gate(void)
 {
     bare(&deit_tiny);

@@ -1,4 +1,4 @@
-/* What a device may lack, and what is known to fail. */
+/* Lists features that a device may lack, and known failures. */
 #include "harness.h"
 
 typedef struct expectation {
@@ -7,7 +7,7 @@ typedef struct expectation {
     const char *reason;
 } expectation;
 
-/* Legal in the API, and beyond the backend: the call gives UNSUPPORTED. */
+/* Valid in the API, but not supported by the backend: the call returns UNSUPPORTED. */
 static const expectation unsupported[] = {
     {RVIT_BACKEND_VULKAN, "attention_backward", "models are trained on CUDA and on the CPU"},
     {RVIT_BACKEND_VULKAN, "e4m3", "no shaders multiply it"},
@@ -15,7 +15,7 @@ static const expectation unsupported[] = {
     {RVIT_BACKEND_CUDA, "int8", "as quantize"},
 };
 
-/* Tests that fail because of a defect that is known and not yet mended. NULL ends the list. */
+/* Tests that fail because of known defects. NULL ends the list. */
 static const expectation known_failures[] = {{RVIT_BACKEND_AUTO, NULL, NULL}};
 
 static const expectation *find(const expectation *list, size_t n, side s, const char *feature)
@@ -38,7 +38,7 @@ int supported(side s, const char *feature, rvit_status status)
     if (status != RVIT_OK)
         fail_msg("%s: %s: %s", feature, rvit_status_name(status), rvit_status_detail());
     if (lacking)
-        fail_msg("%s works now: take it off the list (%s)", feature, lacking->reason);
+        fail_msg("%s now works: remove it from the list (%s)", feature, lacking->reason);
     return 1;
 }
 

@@ -12,7 +12,7 @@ static void *allocate(void *user, size_t size, size_t alignment)
     }
     void *pointer = aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
     if (pointer) {
-        /* What is not written before it is read shows. */
+        /* A read of uninitialised memory shows up as wrong results. */
         memset(pointer, POISON, size);
         atomic_fetch_add(&f->live, 1);
     }
@@ -41,13 +41,12 @@ void failing_allocator_init(failing_allocator *f)
 static void expect_balance(const failing_allocator *f, long long live, const allocation_trial *trial, long long site)
 {
     if (atomic_load(&f->live) != live)
-        fail_msg("%s, allocation %lld failing: %lld allocations are left behind", trial->what, site,
-                 (long long)atomic_load(&f->live) - live);
+        fail_msg("%s, allocation %lld failing: %lld allocations leaked", trial->what, site, (long long)atomic_load(&f->live) - live);
 }
 
 void fail_every_allocation(failing_allocator *f, const allocation_trial *trial)
 {
-    expect_ok(trial->attempt(trial->context)); /* warm: lazily made things are there */
+    expect_ok(trial->attempt(trial->context)); /* creates everything that is created on first use */
     trial->undo(trial->context);
     const long long live = atomic_load(&f->live);
     long long start = atomic_load(&f->requests);
@@ -67,7 +66,7 @@ void fail_every_allocation(failing_allocator *f, const allocation_trial *trial)
             trial->undo(trial->context);
             expect_balance(f, live, trial, i);
             if (atomic_load(&f->failed))
-                fail_msg("%s: allocation %lld of %lld failed and nobody noticed", trial->what, i, n_sites);
+                fail_msg("%s: allocation %lld of %lld failed, but the call succeeded", trial->what, i, n_sites);
             continue;
         }
         if (status != RVIT_OUT_OF_HOST_MEMORY && status != RVIT_OUT_OF_DEVICE_MEMORY)

@@ -42,7 +42,7 @@ static inline rvit_model_info info_of(const rvit_checkpoint *checkpoint)
     return info;
 }
 
-/* Opens the checkpoint and keeps the info. */
+/* Opens the checkpoint and returns its info. */
 static inline rvit_model_info good(void)
 {
     rvit_checkpoint *checkpoint = open_with(NULL);
@@ -72,7 +72,7 @@ static inline rvit_model *load_model(const rvit_checkpoint_desc *desc, rvit_dtyp
     return m;
 }
 
-/* All memory of the model, including padding. Loading must not change the padding. */
+/* All weight memory of the model, including padding, which loading must not change. */
 static inline void *bytes_of(const rvit_model *m, int64_t *out_size)
 {
     *out_size = rvit_buffer_size(m->weights);
@@ -113,7 +113,7 @@ static inline void expect_same_weights(rvit_model *a, rvit_model *b)
     rvit_model_destroy(b);
 }
 
-/* Replaces the beginning, or a whole tail, of names. */
+/* Replaces the beginning of names, or their end. */
 static inline void rename_all(const char *from, const char *to)
 {
     for (int i = 0; i < scratch.n; i++) {

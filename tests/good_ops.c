@@ -19,7 +19,7 @@
     }
 #include "core/contract/ops.def"
 
-/* A copy has defaults filled in, as sizes depend on them. */
+/* Sizes depend on defaults, so fill them in, in a copy. */
 static void find_views(good_op *op)
 {
     rvit_op prepared = {.type = op->type};

@@ -1,4 +1,4 @@
-/* A valid call of each op, in which tests change one argument. tests/ops/NAME.c makes the arguments of rvit_NAME. */
+/* A valid call of each op, for tests that change one argument. tests/ops/NAME.c prepares the arguments of rvit_NAME. */
 #ifndef RVIT_TESTS_GOOD_OPS_H
 #define RVIT_TESTS_GOOD_OPS_H
 
@@ -25,7 +25,7 @@ typedef struct good_op {
     view_field views[RVIT_OP_MAX_ACCESSES + 1]; /* views in use; a NULL name ends the list */
 } good_op;
 
-/* Each op by its type's name, and more variants of select. */
+/* The ops, named by type, and more variants of select. */
 typedef enum op_name {
 #define RVIT_OP(TYPE, name) TYPE,
 #include "core/contract/ops.def"
@@ -41,7 +41,7 @@ typedef enum op_name {
     SELECT_TOP_K = SELECT
 } op_name;
 
-/* Makes the arrays of all ops and uploads them; out [N_GOOD_OPS]. */
+/* Creates the arrays of all ops and uploads them; out [N_GOOD_OPS]. */
 void good_ops(good_op *out);
 /* Whether the device supports the op: a valid call must succeed or be listed as unsupported. */
 int good_op_works(const good_op *op);

@@ -42,7 +42,7 @@ static void remove_temporary_files(void)
         rmdir(temporary_directory);
 }
 
-enum { FEW = 4 }; /* one in so many of the cases that slow devices run */
+enum { FEW = 4 }; /* run one in so many of the cases for slow devices */
 
 static int test_count;
 static const char *choice; /* patterns with commas between; NULL: every test */
@@ -55,7 +55,7 @@ static double seconds_now(void)
 }
 
 static double test_start;
-static int32_t chosen_cases; /* of the test, by leaves_out */
+static int32_t chosen_cases; /* cases that leaves_out left out of the test */
 
 int harness_setup(void **state)
 {
@@ -93,15 +93,16 @@ void expect_status_at(rvit_status found, rvit_status wanted, const char *word, c
 {
     const char *detail = rvit_status_detail();
     if (found != wanted) {
-        print_error("%s:%d: %s gives %s (%s), not %s\n", file, line, text, rvit_status_name(found), detail, rvit_status_name(wanted));
+        print_error("%s:%d: %s returns %s (%s), expected %s\n", file, line, text, rvit_status_name(found), detail,
+                    rvit_status_name(wanted));
         _fail(file, line);
     }
     if (wanted != RVIT_OK && !detail[0]) {
-        print_error("%s:%d: %s gives %s without a detail\n", file, line, text, rvit_status_name(found));
+        print_error("%s:%d: %s returns %s without a detail\n", file, line, text, rvit_status_name(found));
         _fail(file, line);
     }
     if (wanted != RVIT_OK && word && !has_word(detail, word)) {
-        print_error("%s:%d: the detail of %s does not name \"%s\": %s\n", file, line, text, word, detail);
+        print_error("%s:%d: the detail of %s does not contain \"%s\": %s\n", file, line, text, word, detail);
         _fail(file, line);
     }
 }
@@ -117,7 +118,7 @@ void expect_detail_kept(const char *text, const char *file, int line)
 {
     if (strcmp(rvit_status_detail(), kept_detail) == 0)
         return;
-    print_error("%s:%d: %s succeeds and leaves the detail: %s\n", file, line, text, rvit_status_detail());
+    print_error("%s:%d: %s succeeds, but changes the detail: %s\n", file, line, text, rvit_status_detail());
     _fail(file, line);
 }
 
@@ -205,7 +206,7 @@ static int is_chosen(const char *name)
     return choice == NULL;
 }
 
-/* Tests that are known to fail on the device run one by one, and it is their passing that counts as a failure. */
+/* Runs tests that are known to fail on the device one by one; a pass counts as a failure. */
 static int run_suite(const suite *tests)
 {
     struct CMUnitTest *expected_to_pass = calloc(tests->n_tests, sizeof *expected_to_pass);
@@ -224,7 +225,7 @@ static int run_suite(const suite *tests)
         const int count = test_count;
         printf("%s is expected to fail: %s\n", tests->tests[i].name, reason);
         if (_cmocka_run_group_tests(tests->name, &tests->tests[i], 1, NULL, NULL) == 0 && test_count > count) {
-            fprintf(stderr, "%s passes now: take it off the list\n", tests->tests[i].name);
+            fprintf(stderr, "%s now passes: remove it from the list\n", tests->tests[i].name);
             n_failed++;
         }
     }
@@ -273,14 +274,14 @@ static void *run_all(void *argument)
     return NULL;
 }
 
-/* Runs everything in a thread with a stack of this many bytes. */
+/* Runs all tests in a thread with a stack of this many bytes. */
 static int run_on_stack(whole_run *run, size_t size)
 {
     pthread_t thread;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     if (pthread_attr_setstacksize(&attributes, size) != 0 || pthread_create(&thread, &attributes, run_all, run) != 0) {
-        fprintf(stderr, "there is no thread with a stack of %zu bytes\n", size);
+        fprintf(stderr, "cannot create a thread with a stack of %zu bytes\n", size);
         return 1;
     }
     pthread_join(thread, NULL);

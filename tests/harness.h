@@ -25,9 +25,9 @@ typedef struct harness {
     rvit_device *device[2];
     rvit_stream *stream[2];
     int n_sides;              /* 2 with the oracle */
-    int is_slow;              /* tests run some of their cases: see leaves_out */
-    int32_t thinning;         /* and only one in so many of these */
-    const char *backend_name; /* "cpu" */
+    int is_slow;              /* tests run only some of their cases: see leaves_out */
+    int32_t thinning;         /* run only one in so many of these cases */
+    const char *backend_name; /* as in --backend */
     rvit_backend absent;      /* the backend that must be UNAVAILABLE in this run; AUTO: none */
 } harness;
 extern harness H;
@@ -53,23 +53,24 @@ int harness_teardown(void **state);
      --backend cpu|vulkan|cuda   --tier scalar|subgroup|matrix   --device N   --filter PATTERN (with * and ?)
      --choice PATTERN,...   only these tests and suites, unless all cases run (RVIT_TEST_CASES)
      --vector-bits 256|512   the CPU's widest vectors
-     --kernels NAME   the CPU's kernels, as rvit_device_desc.kernels names them; or amx_emulated
-     --stack BYTES   the tests run in a thread with a stack of this size
-     --absent BACKEND   the run is arranged so that this backend cannot be used, and the tests check that it says so
+     --kernels NAME   the CPU's kernels: a name of rvit_device_desc.kernels, or amx_emulated
+     --stack BYTES   run the tests in a thread with a stack of this size
+     --absent BACKEND   this backend must be UNAVAILABLE in this run, with a reason
    Exits 77 with the reason if the device is missing. */
 int harness_main(int argc, char **argv, int with_oracle, const suite *const *suites, size_t n_suites);
 
 /* Software Vulkan, emulated CUDA and sanitizers are slow. With them, a test runs only cases with a number that is a multiple of `share`;
    leaves_out returns 1 for the others. If the number is the sum of the counters of nested loops, every value of each counter still
-   occurs; with a share of 2 and three loops, every pair of values does. Case 0 always runs.
+   occurs. With a share of 2 and three loops, every pair of values occurs. Case 0 always runs.
 
-   Environment: RVIT_TEST_CASES=all runs all cases everywhere; =few runs these cases everywhere, and a quarter of them on slow devices.
+   Environment: RVIT_TEST_CASES=all runs all cases on every device. RVIT_TEST_CASES=few runs only these cases on every device, and a quarter
+   of them on slow devices.
    RVIT_TEST_PIPELINES=FILE writes the names of the Vulkan pipelines that the run creates to the file. */
 int leaves_out(int64_t number, int32_t share);
 /* Whether all cases must run (RVIT_TEST_CASES=all). */
 int runs_all_cases(void);
 
-/* Removes the option and its value from the front of the arguments and returns the value; `otherwise` if it is not there. */
+/* Removes the option and its value from the front of the arguments and returns the value; returns `otherwise` if it is not the first. */
 const char *harness_first_option(int *argc, char ***argv, const char *option, const char *otherwise);
 
 /* Fails the test, with the library's detail, unless the call returns the status. A successful call must not change the detail. */
@@ -86,12 +87,12 @@ void expect_status_at(rvit_status found, rvit_status wanted, const char *word, c
 int supported(side s, const char *feature, rvit_status status);
 /* Whether the feature is listed as missing on the device under test. */
 int lacks(const char *feature);
-/* How many of f32, f16, bf16 the device under test stores: bf16 may be missing. */
+/* How many of the types f32, f16, bf16 the device under test supports: bf16 may be missing. */
 int n_types(void);
-/* Why a test is expected to fail on the device under test; NULL if it is not. */
+/* The reason why a test is expected to fail on the device under test, or NULL. */
 const char *known_failure(const char *test);
 
-/* Bytes before and after the payload of an array: a multiple of 16 and of no larger power of two, filled with NaN. */
+/* The number of guard bytes before and after an array's payload, which are filled with NaN. A multiple of 16, but not of 32. */
 #define GUARD 272
 #define POISON 0xff   /* inputs that must not be read: NaN in every floating-point type, -1 as an index */
 #define SENTINEL 0xa5 /* outputs before they are written */
@@ -108,7 +109,7 @@ typedef struct array {
     struct array *next;
 } array;
 
-/* An input starts as POISON, an output as SENTINEL; fill host, then arrays_upload. An op may write outputs only. */
+/* Inputs are initialised with POISON, outputs with SENTINEL. Fill `host`, then call arrays_upload. An op may write only outputs. */
 array *array_input(const char *name, int64_t size);
 array *array_output(const char *name, int64_t size);
 /* The same in mapped memory. */
@@ -119,19 +120,19 @@ rvit_view array_view(const array *a, side s);
 const array *array_of(const rvit_buffer *buffer);
 /* The payload in a mapped buffer. */
 void *array_mapping(const array *a, side s);
-/* Uploads host to every array of the test, with guards, and waits: mapped memory may be written afterwards. */
+/* Uploads every array of the test, with guards, and waits; mapped memory may be written afterwards. */
 void arrays_upload(void);
-/* Waits, reads every array of the test back into result, and fails if a guard or an input changed. */
+/* Waits, reads every array of the test back to `result`, and fails if a guard or an input changed. */
 void arrays_fetch(side s);
-/* Fails unless bytes begin..size-1 of an output hold what was uploaded. */
+/* Fails if bytes begin..size-1 of an output differ from what was uploaded. */
 void array_expect_untouched(const array *a, side s, int64_t begin);
 /* Fails if any output, as last fetched, differs from what was uploaded. */
 void arrays_expect_unwritten(side s);
 
 /* Zeroed host memory that is freed after the test. */
 void *scratch(size_t size);
-/* Replaces the pruning of a session's desc by a copy that the caller may change (without pruning: an empty one). It lives until the
-   program ends; copies of desc keep the old one. */
+/* Replaces the prune desc of a session desc by a copy (or a default one) that the caller may change, and returns it. The copy is valid
+   until the program ends; other copies of the session desc keep the old one. */
 rvit_prune_desc *prune_in(rvit_session_desc *desc);
 
 /* Random numbers, the same in every run of a test. */
@@ -149,15 +150,16 @@ void store_normal(rvit_dtype dtype, void *data, int64_t begin, int64_t n, float 
 /* data[begin .. begin + n) as floats, in scratch memory. */
 float *loaded(rvit_dtype dtype, const void *data, int64_t begin, int64_t n);
 
-/* The tolerance of every op test: got's largest error against exact is at most twice that of plain (the same computation in float32, in
-   index order, rounded to the stored type), which counts as at least what rounding the largest value may cost, plus 2^-21 of the
-   largest exact value, which is 4 units in the last place of a float32: both matter only where plain is exact by luck. Reports the worst
-   element. */
+/* The tolerance of every op test: the largest error of `got` against `exact` is at most twice that of `plain` (the same computation in
+   float32, in index order, rounded to the stored type). The plain error counts as at least the rounding error of the largest value. 2^-21
+   of the largest exact value (4 units in the last place of a float32) is added. Both minimums matter only if plain is exact by chance.
+   Reports the worst element. */
 void check_close(const char *what, rvit_dtype stored, const float *got, const double *exact, const float *plain, int64_t n);
-/* For sums with terms that cancel. terms: for each sum, the sum of the absolute values; the smallest tolerance is a fraction of it. */
+/* The same for sums with terms that cancel. terms: the sum of the absolute values for each sum; the minimum tolerance is a fraction of it.
+ */
 void check_close_sums(const char *what, rvit_dtype stored, const float *got, const double *exact, const float *plain, const double *terms,
                       int64_t n);
-/* The oracle: within half a unit in the last place of the stored type. */
+/* The tolerance of the oracle: half a unit in the last place of the stored type. */
 void check_oracle(const char *what, rvit_dtype stored, const float *got, const double *exact, int64_t n);
 /* Largest absolute difference; infinite if either has a NaN. */
 double largest_difference(const float *a, const float *b, int64_t n);

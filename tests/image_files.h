@@ -133,7 +133,7 @@ static const uint8_t jpeg_cmyk[197] = {
     0,   0,   0,   0,   0,   0,  0,   0,   0,   0,  0,   1,   3,   4,  20,  255, 218, 0,   14,  4,   67, 0,   77,  0,   89, 0,  75, 0,  0,
     63,  0,   129, 134, 186, 32, 161, 174, 136, 40, 107, 163, 78,  24, 206, 134, 51,  161, 156, 232, 15, 255, 217};
 
-/* With an orientation, applied as by ImageOps.exif_transpose, and other tags of a camera. */
+/* With an orientation, applied as in ImageOps.exif_transpose, and other camera tags. */
 static const uint8_t jpeg_exif[737] = {
     255, 216, 255, 224, 0,   16,  74,  70,  73,  70,  0,   1,   1,   0,   0,   1,   0,   1,   0,   0,   255, 225, 0,   86,  69,  120, 105,
     102, 0,   0,   77,  77,  0,   42,  0,   0,   0,   8,   0,   3,   1,   15,  0,   2,   0,   0,   0,   6,   0,   0,   0,   50,  1,   18,

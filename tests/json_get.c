@@ -11,7 +11,7 @@ int main(int argc, char **argv)
     json_error_t error;
     json_t *root = json_loadf(stdin, JSON_REJECT_DUPLICATES, &error);
     if (argc != 2 || !root) {
-        fprintf(stderr, "%s: %s\n", argv[0], root ? "a path is needed" : error.text);
+        fprintf(stderr, "%s: %s\n", argv[0], root ? "a path is required" : error.text);
         json_decref(root);
         return 1;
     }

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""What timm's transforms and transformers' processors make of small images, for tests/test_preprocess.c.
+"""Writes the outputs of timm's transforms and transformers' processors for small images, for tests/test_preprocess.c.
 
   make_preprocess_vectors.py > tests/preprocess_vectors.h
 
-Needs torch, torchvision, timm, transformers, numpy and Pillow 13 from PyPI, and a processor with AVX2, on which PyTorch resizes 8-bit
-values by itself. An image of w x h has the values of the generator x = 1664525 x + 1013904223 (mod 2^32), begun at 12345, each
-shifted right by 24 bits. The input that is made of it is given as the CRC-32 of its float32 values; where it is computed in float32
-throughout, every 97th value is given instead.
+Needs torch, torchvision, timm, transformers, numpy and Pillow 13 from PyPI, and a processor with AVX2, for which PyTorch has its own 8-bit
+resize. An image of w x h has the values of the generator x = 1664525 x + 1013904223 (mod 2^32) with the seed 12345, each shifted right by 24
+bits. An output is given as the CRC-32 of its float32 values; if all of its computation is in float32, every 97th value is given instead.
 """
 import json
 import pathlib
@@ -90,7 +89,7 @@ def cases():
 
 
 def quoted(value):
-    """As a C string, in pieces that fit a line."""
+    """Returns a C string in pieces that fit a line."""
     if value is None:
         return "NULL"
     return "\n     ".join(json.dumps(value[i:i + 80]) for i in range(0, len(value), 80))
@@ -103,7 +102,7 @@ def number(value):
 
 def main():
     if not torch.backends.cpu.get_cpu_capability().startswith("AVX"):
-        sys.exit("make_preprocess_vectors.py: PyTorch's own resize of 8-bit values needs AVX2")
+        sys.exit("make_preprocess_vectors.py: needs AVX2, because PyTorch's 8-bit resize does")
     torch_version, torchvision_version = (library.__version__.split("+")[0] for library in (torch, torchvision))
     print(f"""/* Made by tests/make_preprocess_vectors.py with Pillow {PIL.__version__}, torchvision {torchvision_version}, torch
    {torch_version}, timm {timm.__version__} and transformers {transformers.__version__}. */

@@ -2,7 +2,7 @@
    resolution. The good images keep status OK and the same bits of logits, outputs and kept tokens as in a batch without the bad image. The
    bad one fails, or its results are finite.
 
-   neighbours [--batches N] and the options of every test program: N batches over all sessions, in turn */
+   neighbours [--batches N] [OPTIONS OF EVERY TEST PROGRAM]: N batches, distributed over all sessions */
 #include "model/model.h"
 
 #include <math.h>
@@ -42,12 +42,12 @@ enum { N_SPECS = sizeof specs / sizeof *specs, N_TYPES = sizeof types / sizeof *
 
 static long n_batches;
 
-/* A session, and what it gives of each good image by itself. */
+/* A session, and its results for each good image in a batch of one. */
 typedef struct scene {
     char name[64];
     const toy *m;
     rvit_session *session;
-    const float *images; /* [POOL, pixels]; native: patches */
+    const float *images; /* [POOL, pixels], or patches with variable resolution */
     int32_t native, masked, n_stages;
     float logits[POOL][CLASSES];
     float first[POOL][DIM];         /* of the features, the first row */
@@ -73,7 +73,7 @@ static void spoil(float *image, int32_t n, int kind, uint32_t *random)
         image[i] = kind == 7 ? NAN : kind == 8 ? (i % 2 ? 3e38f : -3e38f) : image[i] * 1e18f;
 }
 
-/* Runs images of the pool by number; the one at `bad` has bad pixels. */
+/* Runs images of the pool by index; the one at `bad` has bad pixels. */
 static rvit_status run(const scene *s, const int32_t *numbers, int32_t n, int32_t bad, int kind, uint32_t *random)
 {
     static float images[CAPACITY * 3 * SIDE * SIDE * PATCH * PATCH];

@@ -1,4 +1,4 @@
-/* From the table of ops: the offsets of all views in the args of each op, and its public function. */
+/* For each op of the op table: the offsets of all views in its args, and its public function. */
 #ifndef RVIT_TESTS_OP_TABLE_H
 #define RVIT_TESTS_OP_TABLE_H
 

@@ -1,5 +1,5 @@
-/* The load client of the serving measurements against a server that answers as the test says: what is right, swapped, wrong, refused or
-   lost is counted as that. */
+/* Tests the load client of the serving benchmarks with a server that gives right, swapped, wrong, refused or lost answers: each must be
+   counted as such. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 
 enum { CLASSES = 4, IMAGES = 8, REQUESTS = 60, PERIOD = 10, HEAD_MOST = 2048 };
 
-/* What becomes of the requests of a period. */
+/* The answers to the requests of a period. */
 typedef enum fate { RIGHT, SWAPPED, WRONG, REFUSED, LOST, OTHER_ID, SHORT } fate;
 
 static struct {
@@ -86,7 +86,7 @@ static void send_logits(int connection, size_t id, const float *logits, size_t s
     write_all(connection, logits, size);
 }
 
-/* Answers by the fate of this request. Returns -1 where the connection is to be closed. */
+/* Answers a request according to its fate. Returns -1 if the connection must be closed. */
 static int answer(int connection, const char *body, size_t json_size, size_t size)
 {
     const size_t id = number_after(body, "\"id\":\"");
@@ -216,7 +216,8 @@ static void latencies(void **state)
     assert_int_equal(r.right, REQUESTS);
     assert_int_equal(r.n_latencies, REQUESTS);
     assert_true(r.error[0] == '\0' && r.p50 > 0 && r.p50 <= r.p90 && r.p90 <= r.p95 && r.p95 <= r.p99 && r.p99 <= r.most && r.most < 10);
-    assert_true(r.images_per_second > 0 && r.client_cpu >= 0 && r.server_cpu < 0 && r.mean_batch < 0); /* no process, no metrics */
+    assert_true(r.images_per_second > 0 && r.client_cpu >= 0 && r.server_cpu < 0 &&
+                r.mean_batch < 0); /* the server has no process id and no metrics */
 }
 
 static void refusals_are_reported(void **state)
@@ -248,7 +249,7 @@ static void protobuf(void **state)
     assert_int_equal(proto_next(&at, &left, &field), 1);
     assert_true(field.field == 16 && field.is_bytes && field.size == 2 && memcmp(field.bytes, "ab", 2) == 0);
     assert_int_equal(proto_next(&at, &left, &field), 0);
-    at = bytes + 3, left = 4; /* the text ends early */
+    at = bytes + 3, left = 4; /* the input ends within the text */
     assert_int_equal(proto_next(&at, &left, &field), -1);
     proto_out small = {.bytes = bytes, .capacity = 3};
     proto_text(&small, 1, "abc");

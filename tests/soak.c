@@ -1,8 +1,8 @@
-/* Long runs: forwards of a small model with another number of images, and of tokens kept, each time; eager attention over random
-   lengths; and launches of recorded attention and runs of a session while another thread makes and ends devices, streams, programs and
-   sessions. Every result must have the bits of its first pass, and memory must not grow.
+/* Long runs: forwards of a small model with varying numbers of images and kept tokens; eager attention with random lengths; launches of
+   recorded attention and runs of a session while another thread creates and destroys devices, streams, programs and sessions. Every result
+   must have the same bits as in its first pass, and memory must not grow.
 
-   soak [--forwards N] [--calls N] [--runs N] and the options of every test program */
+   soak [--forwards N] [--calls N] [--runs N] [OPTIONS OF EVERY TEST PROGRAM] */
 #include "model/toy.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@ enum { N_BATCHES = 32, MAX_IMAGES = 4, WARM_UP = 200 };
 
 static long n_forwards, n_calls, n_runs;
 
-/* Pages that the process has in memory, in bytes. */
+/* The resident memory of the process in bytes. */
 static int64_t resident_size(void)
 {
     long long pages = 0;
@@ -25,20 +25,20 @@ static int64_t resident_size(void)
     return pages * sysconf(_SC_PAGESIZE);
 }
 
-typedef struct held {
+typedef struct usage {
     int64_t resident;
     rvit_stats stats;
-} held;
+} usage;
 
-static held held_now(rvit_stream *stream)
+static usage usage_now(rvit_stream *stream)
 {
-    held h = {resident_size(), RVIT_STATS_INIT};
+    usage h = {resident_size(), RVIT_STATS_INIT};
     expect_ok(rvit_stream_get_stats(stream, &h.stats));
     return h;
 }
 
-/* A page table or an arena of the C library may still grow a little; a leak of 16 bytes a run would not pass. */
-static void expect_flat(held before, held now, const char *what)
+/* Allows for small growth of page tables and the C library's arenas; a leak of 16 bytes per run fails. */
+static void expect_flat(usage before, usage now, const char *what)
 {
     printf("%s: resident %.1f MB, then %.1f MB\n", what, (double)before.resident / 1e6, (double)now.resident / 1e6);
     assert_true(now.resident - before.resident <= 1 << 20);
@@ -70,7 +70,7 @@ static void forwards(void **state)
     const float *images[N_BATCHES];
     int32_t n_images[N_BATCHES];
     static float wanted[N_BATCHES][MAX_IMAGES * CLASSES];
-    held before = {0};
+    usage before = {0};
     random_seed(1);
     for (int i = 0; i < N_BATCHES; i++) {
         n_images[i] = 1 + i % MAX_IMAGES;
@@ -84,11 +84,11 @@ static void forwards(void **state)
         args.input.data = images[b];
         expect_ok(rvit_session_run(session, &args, i < N_BATCHES ? wanted[b] : logits));
         if (i >= N_BATCHES && memcmp(logits, wanted[b], sizeof logits) != 0)
-            fail_msg("forward %ld differs from the first of its batch", i);
+            fail_msg("forward %ld differs from the first one of its batch", i);
         if (i == N_BATCHES + WARM_UP - 1)
-            before = held_now(H.stream[DEVICE]);
+            before = usage_now(H.stream[DEVICE]);
     }
-    expect_flat(before, held_now(H.stream[DEVICE]), "forwards");
+    expect_flat(before, usage_now(H.stream[DEVICE]), "forwards");
     rvit_session_destroy(session);
     rvit_model_destroy(model);
     rvit_checkpoint_destroy(checkpoint);
@@ -114,7 +114,7 @@ static void calls(void **state)
             cu_seqlens[j + 1] = cu_seqlens[j] + random_below(MAX_LEN + 1);
         memset(rvit_buffer_host(out[i]), SENTINEL, OUT);
     }
-    held before = {0};
+    usage before = {0};
     long done = 0;
     for (long round = 0; done < n_calls; round++) {
         int used[ROUND];
@@ -141,15 +141,15 @@ static void calls(void **state)
             if (round == 0)
                 memcpy(wanted + (size_t)used[i] * OUT, got, OUT);
             else if (memcmp(wanted + (size_t)used[i] * OUT, got, OUT) != 0)
-                fail_msg("a call of round %ld differs from the first with its lengths", round);
+                fail_msg("a call of round %ld differs from the first one with its lengths", round);
         }
         for (int i = 0; i < ROUND; i++)
             memset(rvit_buffer_host(out[used[i]]), SENTINEL, OUT);
         if (round == 1)
-            before = held_now(stream);
+            before = usage_now(stream);
     }
     if (before.resident > 0)
-        expect_flat(before, held_now(stream), "calls");
+        expect_flat(before, usage_now(stream), "calls");
     for (int i = 0; i < N_BATCHES; i++) {
         rvit_buffer_destroy(lengths[i]);
         rvit_buffer_destroy(out[i]);
@@ -157,19 +157,18 @@ static void calls(void **state)
     rvit_buffer_destroy(qkv);
 }
 
-/* Runs during lives: the thread of the test launches and runs, the other makes and ends what a life has, once for each time that it is
-   asked. */
-enum { LIFE_CLASSES = 3, RUN_ROWS = 12, RUN_DIM = 8, RUN_OUT = RUN_ROWS * RUN_DIM * 4, ROUNDS_A_LIFE = 4 };
+/* The test's thread launches programs and runs a session, while another thread creates and destroys objects, one cycle per request. */
+enum { CYCLE_CLASSES = 3, RUN_ROWS = 12, RUN_DIM = 8, RUN_OUT = RUN_ROWS * RUN_DIM * 4, ROUNDS_PER_CYCLE = 4 };
 
-typedef struct lives {
-    rvit_model *model; /* of the device under test */
+typedef struct churn {
+    rvit_model *model; /* on the device under test */
     const rvit_checkpoint *checkpoint;
     const float *image;
-    float wanted[LIFE_CLASSES];
+    float wanted[CYCLE_CLASSES];
     sem_t wake;
-    atomic_long asked, ended; /* asked -1: the thread ends */
-    char failure[256];        /* read when no life is under way */
-} lives;
+    atomic_long requested, ended; /* requested -1: the thread ends */
+    char failure[256];            /* read only between cycles */
+} churn;
 
 #define TRY(call)                                                                                              \
     do {                                                                                                       \
@@ -178,8 +177,8 @@ typedef struct lives {
             snprintf(l->failure, sizeof l->failure, "%s: %s", rvit_status_name(status), rvit_status_detail()); \
     } while (0)
 
-/* A program of one copy between two halves of a buffer, launched. */
-static rvit_program *copy_program(lives *l, rvit_stream *stream, rvit_buffer *buffer)
+/* Records and launches a program that copies one half of a buffer to the other. */
+static rvit_program *copy_program(churn *l, rvit_stream *stream, rvit_buffer *buffer)
 {
     rvit_program *program = NULL;
     rvit_copy_args args = RVIT_COPY_ARGS_INIT;
@@ -194,43 +193,43 @@ static rvit_program *copy_program(lives *l, rvit_stream *stream, rvit_buffer *bu
     return program;
 }
 
-/* By turns on a device and a model of its own and on those of the test; what may be destroyed in any order is. */
-static void live(lives *l, long number)
+/* Every fourth cycle has its own device and model. The order of destruction varies where any order is allowed. */
+static void run_cycle(churn *l, long number)
 {
     rvit_device *device = NULL;
     rvit_model *model = NULL;
     rvit_stream *stream = NULL;
     rvit_buffer *buffer = NULL;
     rvit_session *session = NULL;
-    const int alone = number % 4 == 0;
-    if (alone) {
+    const int own_device = number % 4 == 0;
+    if (own_device) {
         TRY(rvit_device_create(&H.desc, &device));
         if (device)
             TRY(rvit_model_create(device, l->checkpoint, NULL, &model));
     }
-    if (alone && !model) {
+    if (own_device && !model) {
         rvit_device_destroy(device);
         return;
     }
-    rvit_device *used = alone ? device : H.device[DEVICE];
+    rvit_device *used = own_device ? device : H.device[DEVICE];
     TRY(rvit_stream_create(used, &stream));
     TRY(rvit_buffer_create(used, 1024, (rvit_buffer_type)(number % 3), &buffer));
     rvit_program *program = stream && buffer ? copy_program(l, stream, buffer) : NULL;
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.stream = number % 2 ? stream : NULL;
-    TRY(rvit_session_create(alone ? model : l->model, &desc, &session));
+    TRY(rvit_session_create(own_device ? model : l->model, &desc, &session));
     if (number % 8 < 4) {
         rvit_device_destroy(device);
         rvit_model_destroy(model);
     }
-    float logits[LIFE_CLASSES] = {0};
+    float logits[CYCLE_CLASSES] = {0};
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = 1;
     args.input.data = l->image;
     if (session)
         TRY(rvit_session_run(session, &args, logits));
     if (memcmp(logits, l->wanted, sizeof logits) != 0 && !l->failure[0])
-        snprintf(l->failure, sizeof l->failure, "the session of life %ld gives other bits", number);
+        snprintf(l->failure, sizeof l->failure, "the session of cycle %ld gives other bits", number);
     if (number % 3) {
         rvit_program_destroy(program);
         rvit_buffer_destroy(buffer);
@@ -247,33 +246,33 @@ static void live(lives *l, long number)
     }
 }
 
-static void *lead_lives(void *argument)
+static void *run_cycles(void *argument)
 {
-    lives *l = argument;
+    churn *l = argument;
     for (;;) {
         while (sem_wait(&l->wake) != 0)
             ;
-        if (atomic_load(&l->asked) < 0)
+        if (atomic_load(&l->requested) < 0)
             return NULL;
-        live(l, atomic_load(&l->ended));
+        run_cycle(l, atomic_load(&l->ended));
         atomic_fetch_add(&l->ended, 1);
     }
 }
 
-/* A life more, unless one is under way. */
-static void ask_for_life(lives *l)
+/* Requests a cycle, unless one is running. */
+static void request_cycle(churn *l)
 {
-    const long asked = atomic_load(&l->asked);
-    if (asked > atomic_load(&l->ended))
+    const long requested = atomic_load(&l->requested);
+    if (requested > atomic_load(&l->ended))
         return;
     assert_string_equal(l->failure, "");
-    atomic_store(&l->asked, asked + 1);
+    atomic_store(&l->requested, requested + 1);
     sem_post(&l->wake);
 }
 
-static void wait_for_life(lives *l)
+static void wait_for_cycle(churn *l)
 {
-    while (atomic_load(&l->asked) > atomic_load(&l->ended))
+    while (atomic_load(&l->requested) > atomic_load(&l->ended))
         usleep(50);
     assert_string_equal(l->failure, "");
 }
@@ -315,8 +314,8 @@ static void make_run_batch(run_batch *b, rvit_buffer *qkv)
     memcpy(b->wanted, rvit_buffer_host(b->out), RUN_OUT);
 }
 
-/* Every batch once, and the session. */
-static void run_round(const run_batch *batches, rvit_session *session, const lives *l)
+/* Launches every batch once, and runs the session. */
+static void run_round(const run_batch *batches, rvit_session *session, const churn *l)
 {
     for (int i = 0; i < N_BATCHES; i++) {
         memset(rvit_buffer_host(batches[i].out), SENTINEL, RUN_OUT);
@@ -325,7 +324,7 @@ static void run_round(const run_batch *batches, rvit_session *session, const liv
     expect_ok(rvit_stream_synchronize(H.stream[DEVICE]));
     for (int i = 0; i < N_BATCHES; i++)
         assert_memory_equal(rvit_buffer_host(batches[i].out), batches[i].wanted, RUN_OUT);
-    float logits[LIFE_CLASSES] = {0};
+    float logits[CYCLE_CLASSES] = {0};
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = 1;
     args.input.data = l->image;
@@ -333,11 +332,11 @@ static void run_round(const run_batch *batches, rvit_session *session, const liv
     assert_memory_equal(logits, l->wanted, sizeof logits);
 }
 
-/* At most 2 MB more than `before`, and on the device what there was. */
-static void expect_held(const lives *l, held before, long runs)
+/* Checks that resident memory grew by at most 2 MB, and device memory not at all. */
+static void expect_usage(const churn *l, usage before, long runs)
 {
-    const held now = held_now(H.stream[DEVICE]);
-    printf("runs: %ld and %ld lives, resident %.2f MB, at first %.2f MB\n", runs, atomic_load(&l->ended), (double)now.resident / 1e6,
+    const usage now = usage_now(H.stream[DEVICE]);
+    printf("runs: %ld and %ld cycles, resident %.2f MB, at first %.2f MB\n", runs, atomic_load(&l->ended), (double)now.resident / 1e6,
            (double)before.resident / 1e6);
     assert_true(now.resident - before.resident <= 2000000);
     assert_int_equal(now.stats.device_size, before.stats.device_size);
@@ -346,39 +345,39 @@ static void expect_held(const lives *l, held before, long runs)
     assert_int_equal(now.stats.working_size, before.stats.working_size);
 }
 
-static lives L;
-static pthread_t leader;
+static churn L;
+static pthread_t churn_thread;
 
-static int start_lives(void **state)
+static int start_churn(void **state)
 {
     memset(&L, 0, sizeof L);
-    return harness_setup(state) || sem_init(&L.wake, 0, 0) || pthread_create(&leader, NULL, lead_lives, &L);
+    return harness_setup(state) || sem_init(&L.wake, 0, 0) || pthread_create(&churn_thread, NULL, run_cycles, &L);
 }
 
-/* Whatever became of the test, a life under way is waited for. */
-static int end_lives(void **state)
+/* Waits for the current cycle, also if the test failed. */
+static int end_churn(void **state)
 {
-    while (atomic_load(&L.asked) > atomic_load(&L.ended))
+    while (atomic_load(&L.requested) > atomic_load(&L.ended))
         usleep(50);
-    atomic_store(&L.asked, -1);
+    atomic_store(&L.requested, -1);
     sem_post(&L.wake);
-    pthread_join(leader, NULL);
+    pthread_join(churn_thread, NULL);
     sem_destroy(&L.wake);
     return harness_teardown(state);
 }
 
-static void runs_beside_lives(void **state)
+static void runs_during_churn(void **state)
 {
     (void)state;
     static const toy_spec spec = {
-        .dim = 64, .depth = 1, .mlp = 16, .image_size = 16, .patch_size = 8, .n_classes = LIFE_CLASSES, .stored = RVIT_F32, .seed = 5};
-    enum { SETTLED = 64, REPORT = 1000000 };
+        .dim = 64, .depth = 1, .mlp = 16, .image_size = 16, .patch_size = 8, .n_classes = CYCLE_CLASSES, .stored = RVIT_F32, .seed = 5};
+    enum { WARM_ROUNDS = 64, REPORT = 1000000 };
     const toy *m = toy_new(&spec);
     rvit_checkpoint *checkpoint = NULL;
     rvit_session *session = NULL;
     rvit_buffer *qkv = NULL;
     run_batch *batches = scratch(N_BATCHES * sizeof *batches);
-    expect_ok(rvit_checkpoint_open(toy_write(m, "lives.safetensors"), NULL, &checkpoint));
+    expect_ok(rvit_checkpoint_open(toy_write(m, "churn.safetensors"), NULL, &checkpoint));
     expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, NULL, &L.model));
     expect_ok(rvit_session_create(L.model, NULL, &session));
     L.checkpoint = checkpoint;
@@ -391,20 +390,20 @@ static void runs_beside_lives(void **state)
     store_normal(RVIT_F32, rvit_buffer_host(qkv), 0, 3 * RUN_ROWS * RUN_DIM, 1);
     for (int i = 0; i < N_BATCHES; i++)
         make_run_batch(&batches[i], qkv);
-    for (int i = 0; i < SETTLED; i++) {
-        ask_for_life(&L);
+    for (int i = 0; i < WARM_ROUNDS; i++) {
+        request_cycle(&L);
         run_round(batches, session, &L);
-        wait_for_life(&L);
+        wait_for_cycle(&L);
     }
-    const held before = held_now(H.stream[DEVICE]);
+    const usage before = usage_now(H.stream[DEVICE]);
     for (long round = 0, runs = 0; runs < n_runs; round++) {
-        if (round % ROUNDS_A_LIFE == 0)
-            ask_for_life(&L);
+        if (round % ROUNDS_PER_CYCLE == 0)
+            request_cycle(&L);
         run_round(batches, session, &L);
         runs += N_BATCHES;
         if (runs % REPORT < N_BATCHES || runs >= n_runs) {
-            wait_for_life(&L);
-            expect_held(&L, before, runs);
+            wait_for_cycle(&L);
+            expect_usage(&L, before, runs);
         }
     }
     for (int i = 0; i < N_BATCHES; i++) {
@@ -418,7 +417,7 @@ static void runs_beside_lives(void **state)
     rvit_checkpoint_destroy(checkpoint);
 }
 
-SUITE(soak_suite, TEST(forwards), TEST(calls), TEST_OF(runs_beside_lives, start_lives, end_lives));
+SUITE(soak_suite, TEST(forwards), TEST(calls), TEST_OF(runs_during_churn, start_churn, end_churn));
 
 int main(int argc, char **argv)
 {

@@ -38,7 +38,7 @@ static inline int temp_teardown(void **state)
     return rmdir(temp_folder);
 }
 
-/* Writes the 8 bytes of a header length, the header, and data (NULL: that many bytes that are zero and take no space). */
+/* Writes the header's length in 8 bytes, the header, and data (NULL: zeros that take no space on disk). */
 static inline void write_file(uint64_t header_length, const void *header, size_t header_size, const void *data, int64_t data_size)
 {
     const int fd = open(temp_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -55,7 +55,7 @@ static inline void write_file(uint64_t header_length, const void *header, size_t
     assert_int_equal(close(fd), 0);
 }
 
-/* The next descriptor that open returns: it stays the same if none leaked. */
+/* The next file descriptor that open would return; it does not change if none leaked. */
 static inline int next_descriptor(void)
 {
     const int fd = open("/dev/null", O_RDONLY);
@@ -66,7 +66,7 @@ static inline int next_descriptor(void)
 
 typedef struct counter {
     int64_t calls, live;
-    int64_t fail_at; /* this call fails; -1: none */
+    int64_t fail_at; /* index of the allocation that fails; -1: none */
 } counter;
 
 static inline void *counter_allocate(void *user, size_t size, size_t alignment)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Figures on pages name the version that they were measured with, and bench/results holds only what a page cites.
+"""Checks that pages name the version with which their figures were measured, and that every file in bench/results is cited.
 
-A page or a section states "measured with version X.Y.Z"; a section without a statement inherits that of the section around it. Each result
-file that is cited must exist and have that minor version, and each file must be cited.
+A page or a section states "measured with version X.Y.Z"; a section without a statement inherits that of the enclosing section. Each cited
+result file must exist and have that minor version.
 """
 
 import json
@@ -16,7 +16,7 @@ STATED = re.compile(r"measured\s+with\s+version\s+(\d+\.\d+)\.\d+", re.IGNORECAS
 
 
 def sections(text):
-    """(stated minor versions, text) of each section, with those of the sections around it where it states none."""
+    """Yields (stated minor versions, text) for each section. A section that states none inherits them from the enclosing one."""
     around = {0: set()}
     text = re.sub(r"^```.*?^```", lambda code: code.group().replace("\n#", "\n #"), text, flags=re.MULTILINE | re.DOTALL)
     for part in re.split(r"^(?=#+ )", text, flags=re.MULTILINE):
@@ -44,7 +44,7 @@ def problems(pages, results):
 
 
 def versions(value):
-    """Of "version" and "raggedvit", wherever they stand in a report."""
+    """Returns the minor versions of all members "version" and "raggedvit" of a report."""
     if isinstance(value, list):
         return set().union(*map(versions, value))
     if not isinstance(value, dict):
@@ -77,5 +77,5 @@ def check_the_check():
 
 check_the_check()
 wrong = problems(*read())
-print("\n".join(wrong) or "bench_results: right")
+print("\n".join(wrong) or "bench_results: no problems")
 sys.exit(bool(wrong))

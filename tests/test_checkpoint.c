@@ -1,4 +1,4 @@
-/* Checkpoints: the geometry inferred from timm's names, refusals with reasons, values, and number formats. */
+/* Tests checkpoints: the geometry inferred from timm's names, refusals, values, and number formats. */
 #include "checkpoint_file.h"
 
 #include <math.h>
@@ -212,7 +212,7 @@ static void geometries(void **state)
     assert_int_equal(files.n_parameters, 150346);
 }
 
-/* Without any one tensor, with any one of another shape, rank or type: the message names it. */
+/* If one tensor is missing, or has another shape, rank or type, the message names it. */
 static void each_tensor(void **state)
 {
     (void)state;
@@ -231,7 +231,7 @@ static void each_tensor(void **state)
             snprintf(t->dtype, sizeof t->dtype, "F16");
 
             snprintf(word, sizeof word, "tensor '%s': ", t->name);
-            /* Nothing but its bias tells a plain head's size. */
+            /* Only the bias shows the size of a plain head. */
             const int head = !distilled && strcmp(t->name, "head.weight") == 0;
             t->shape[0]++;
             expect_status(&scratch, 1, RVIT_BAD_FILE, head ? "tensor 'head.bias': expected the shape [11], found [10]" : word);
@@ -303,7 +303,7 @@ static void bad_models(void **state)
     build(&scratch, &g, "F32");
     expect_status(&scratch, 1, RVIT_BAD_FILE, "the model has no blocks");
 
-    /* Blocks 0, 1 and 3; an index that is no index. */
+    /* A missing block, and an index that is not a number. */
     build(&scratch, &small_geometry, "F32");
     add(&scratch, "blocks.3.norm1.weight", 1, 64, 0, 0, 0);
     expect_status(&scratch, 1, RVIT_BAD_FILE, "every tensor of block 2 is missing");
@@ -363,7 +363,7 @@ static void unknown_tensors(void **state)
     }
 }
 
-/* A second opinion on the number formats, through exact double arithmetic. */
+/* An independent conversion of the number formats, in exact double arithmetic. */
 static double decode(unsigned bits, int exponent_bits, int mantissa_bits)
 {
     const unsigned mantissa = bits & ((1u << mantissa_bits) - 1);
@@ -394,12 +394,12 @@ static void check_format(int exponent_bits, int mantissa_bits, float (*widen)(ui
         assert_int_equal(narrow(value), bits);
         if ((bits & 0x7fffu) >= infinity)
             continue;
-        /* Above the largest finite value, infinity stands where the next value would. */
+        /* Above the largest finite value, infinity takes the position of the next value. */
         const double next = (bits & 0x7fffu) + 1 < infinity ? decode(bits + 1, exponent_bits, mantissa_bits)
                                                             : 2 * expected - decode(bits - 1, exponent_bits, mantissa_bits);
         const float middle = (float)((expected + next) / 2);
         if ((double)middle != (expected + next) / 2)
-            continue; /* a subnormal of bfloat16 is one of float32 too: the middle may lie below its grid */
+            continue; /* a subnormal of bfloat16 is also subnormal in float32, which may not represent the midpoint */
         assert_int_equal(narrow(middle), bits % 2 == 0 ? bits : bits + 1);
         assert_int_equal(narrow(nextafterf(middle, 0.0f)), bits);
         assert_int_equal(narrow(nextafterf(middle, (float)next * 2)), bits + 1);
@@ -438,12 +438,12 @@ static void number_formats(void **state)
     assert_int_equal(rvit_f32_to_f16(0x1.000002p-25f), 1);
     assert_int_equal(rvit_f32_to_f16(-0x1p-149f), 0x8000);
     assert_int_equal(rvit_f32_to_bf16(3.4028235e38f), 0x7f80);
-    /* A NaN stays NaN when narrowing drops all bits of its payload. */
+    /* A NaN remains a NaN if narrowing drops all bits of its payload. */
     assert_true((rvit_f32_to_f16(rvit_bits_float(0x7f800001u)) & 0x7fffu) > 0x7c00u);
     assert_true((rvit_f32_to_bf16(rvit_bits_float(0xff800001u)) & 0x7fffu) > 0x7f80u);
 }
 
-/* A tensor as 16 bits: its values rounded once, and so not at all if the file has that type. */
+/* Reads a tensor in a 16-bit type: each value is rounded once, or not at all if the file has that type. */
 static void check_narrow(rvit_checkpoint *checkpoint, const char *name, int64_t n, const float *values)
 {
     uint16_t *read = malloc((size_t)n * sizeof *read);
@@ -459,7 +459,7 @@ static void check_narrow(rvit_checkpoint *checkpoint, const char *name, int64_t 
     free(read);
 }
 
-/* Every value of every tensor in each type, against its bytes. */
+/* Compares every value of every tensor, in each type, with its bytes. */
 static void values(void **state)
 {
     (void)state;
@@ -548,7 +548,7 @@ static void listing(void **state)
     rvit_checkpoint_destroy(NULL);
 }
 
-/* Structs of an older and of a newer caller. */
+/* Struct sizes of an older and a newer caller. */
 static void struct_sizes(void **state)
 {
     (void)state;
@@ -614,7 +614,7 @@ static rvit_status open_tensors(const rvit_tensor_desc *tensors, int32_t n, cons
     return rvit_checkpoint_open(NULL, &desc, out);
 }
 
-/* What is refused of tensors in memory before their geometry is looked at, and a checkpoint of them. */
+/* Checkpoints from tensors in memory, and refusals that do not depend on their geometry. */
 static void tensors_in_memory(void **state)
 {
     (void)state;
@@ -710,7 +710,7 @@ static void failed_allocations(void **state)
     assert_true(i >= 7);
 }
 
-/* Random changes to bytes of the header give a readable checkpoint or a status. */
+/* Random changes to bytes of the header give a valid checkpoint or an error. */
 static void mutations(void **state)
 {
     (void)state;
@@ -775,7 +775,7 @@ static void demo(void **state)
     assert_int_equal(files.n_unknown, 30);
     assert_int_equal(files.n_by_dtype[1], 182);
     assert_int_equal(files.n_parameters, 5717416 - (1000 - 10) * 193);
-    /* Trained weights: finite and of a sane size. */
+    /* The values of trained weights are finite and not too large. */
     static float weights[576 * 192];
     assert_int_equal(rvit_checkpoint_read(checkpoint, &checkpoint->alloc, "blocks.11.attn.qkv.weight", 576 * 192, weights), RVIT_OK);
     double sum = 0;

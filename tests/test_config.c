@@ -1,4 +1,5 @@
-/* Options that the weights do not show come from a file next to them, from a name or from the caller; otherwise the model is refused. */
+/* Tests options that the weights do not show. They come from a config file, from a name or from the caller; otherwise the model is refused.
+ */
 #include "config_file.h"
 
 static void bare_files(void **state)
@@ -29,7 +30,7 @@ static void bare_files(void **state)
     REFUSED(&desc, RVIT_INVALID_ARGUMENT, "architecture 'vit_of_nobody' is not a Vision Transformer of timm");
 }
 
-/* MoCo v3's small model has the tensors of a DeiT-S, and 12 heads. */
+/* MoCo v3's small model has the same tensors as DeiT-S, but 12 heads. */
 static void moco_heads(void **state)
 {
     (void)state;
@@ -40,26 +41,26 @@ static void moco_heads(void **state)
     assert_int_equal(loaded(&desc).n_heads, 6);
     desc.n_heads = 12;
     assert_int_equal(loaded(&desc).head_dim, 32);
-    write_beside("config.json", "{\"architecture\":\"vit_small_patch16_224\",\"model_args\":{\"num_heads\":12}}");
+    write_config_file("config.json", "{\"architecture\":\"vit_small_patch16_224\",\"model_args\":{\"num_heads\":12}}");
     assert_int_equal(loaded(NULL).n_heads, 12);
     expect_fact("heads", "12", "config.json: model_args.num_heads");
-    remove_beside();
+    remove_config_files();
 }
 
-/* timm's rotary models with a table have the tensors of a DeiT-III. */
+/* timm's rotary models with a position table have the same tensors as DeiT-III. */
 static void rope_ape(void **state)
 {
     (void)state;
     bare(&deit_small);
     add_scales(&deit_small);
     REFUSED(NULL, RVIT_UNSUPPORTED, "whether positions are rotary", "--position");
-    write_beside("config.json", "{\"architecture\":\"vit_small_patch16_rope_ape_224\",\"num_classes\":10}");
+    write_config_file("config.json", "{\"architecture\":\"vit_small_patch16_rope_ape_224\",\"num_classes\":10}");
     assert_int_equal(loaded(NULL).position, RVIT_POSITION_BOTH);
     expect_fact("rotary base", "100", "config.json: architecture 'vit_small_patch16_rope_ape_224'");
     expect_fact("rotary axes", "x, y", "config.json: architecture");
-    write_beside("config.json", "{\"architecture\":\"deit3_small_patch16_224\",\"num_classes\":10}");
+    write_config_file("config.json", "{\"architecture\":\"deit3_small_patch16_224\",\"num_classes\":10}");
     assert_int_equal(loaded(NULL).position, RVIT_POSITION_TABLE);
-    remove_beside();
+    remove_config_files();
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     desc.architecture = "vit_small_patch16_rope_ape_224";
     assert_int_equal(loaded(&desc).position, RVIT_POSITION_BOTH);
@@ -68,14 +69,14 @@ static void rope_ape(void **state)
     REFUSED(&desc, RVIT_UNSUPPORTED, "its rotary positions from the weights or the files beside them: set the timm name (--architecture)");
     desc.position = RVIT_POSITION_ROPE;
     REFUSED(&desc, RVIT_INVALID_ARGUMENT, "tensor 'pos_embed' is present, but positions are 'rotary' (given)");
-    /* Learned frequencies are tensors; without them this is no such model. */
-    write_beside("config.json", "{\"architecture\":\"vit_small_patch16_rope_mixed_ape_224\",\"num_classes\":10}");
+    /* This architecture has learned frequencies, but the tensors are missing. */
+    write_config_file("config.json", "{\"architecture\":\"vit_small_patch16_rope_mixed_ape_224\",\"num_classes\":10}");
     REFUSED(NULL, RVIT_UNSUPPORTED, "its rotary positions");
-    remove_beside();
+    remove_config_files();
 }
 
 /* Options of rotary positions are accepted within limits. */
-static void rotations(void **state)
+static void rotary_options(void **state)
 {
     (void)state;
     static const struct {
@@ -98,19 +99,19 @@ static void rotations(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[256];
         snprintf(text, sizeof text, "{\"architecture\":\"vit_small_patch16_rope_ape_224\",\"model_args\":{%s}}", cases[i].args);
-        write_beside("config.json", text);
+        write_config_file("config.json", text);
         REFUSED(NULL, cases[i].status, cases[i].word);
     }
-    write_beside("config.json", "{\"architecture\":\"vit_small_patch16_rope_ape_224\",\"model_args\":{\"rope_temperature\":50,"
-                                "\"rope_grid_indexing\":\"ij\",\"rope_rotate_half\":true,\"ref_feat_shape\":[16, 24]}}");
+    write_config_file("config.json", "{\"architecture\":\"vit_small_patch16_rope_ape_224\",\"model_args\":{\"rope_temperature\":50,"
+                                     "\"rope_grid_indexing\":\"ij\",\"rope_rotate_half\":true,\"ref_feat_shape\":[16, 24]}}");
     expect_fact("rotary base", "50", "config.json: model_args.rope_temperature");
     expect_fact("rotary axes", "y, x", "config.json: model_args.rope_grid_indexing");
     expect_fact("rotary pairs", "halves", "config.json: model_args.rope_rotate_half");
     expect_fact("rotary reference", "16, 24", "config.json: model_args.ref_feat_shape");
-    remove_beside();
+    remove_config_files();
 }
 
-/* Without a position table no tensor tells the image size. */
+/* Without a position table no tensor shows the image size. */
 static void no_table(void **state)
 {
     (void)state;
@@ -118,20 +119,20 @@ static void no_table(void **state)
     add_scales(&deit_small);
     drop(&scratch, (int)(get(&scratch, "pos_embed") - scratch.tensors));
     REFUSED(NULL, RVIT_UNSUPPORTED, "the number of heads", "whether positions are rotary, the image size", "--position, --image-size");
-    write_beside("config.json", "{\"architecture\":\"vit_small_patch16_rope_224\"}");
+    write_config_file("config.json", "{\"architecture\":\"vit_small_patch16_rope_224\"}");
     REFUSED(NULL, RVIT_UNSUPPORTED, "the image size from the weights or the files beside them: set --image-size");
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     desc.image_size = 96;
     assert_int_equal(loaded(&desc).tokens, 37);
-    write_beside("config.json", "{\"architecture\":\"vit_small_patch16_rope_224\",\"pretrained_cfg\":{\"input_size\":[3,160,160]}}");
+    write_config_file("config.json", "{\"architecture\":\"vit_small_patch16_rope_224\",\"pretrained_cfg\":{\"input_size\":[3,160,160]}}");
     assert_int_equal(loaded(NULL).image_size, 160);
     assert_int_equal(loaded(NULL).tokens, 101);
     assert_int_equal(loaded(&desc).image_size, 96);
-    write_beside("config.json", "{\"architecture\":\"vit_small_patch16_rope_224\",\"model_args\":{\"img_size\":[100,240]}}");
+    write_config_file("config.json", "{\"architecture\":\"vit_small_patch16_rope_224\",\"model_args\":{\"img_size\":[100,240]}}");
     assert_int_equal(loaded(NULL).image_size, 0);
     assert_int_equal(loaded(NULL).tokens, 1 + 6 * 15);
     assert_int_equal(loaded(&desc).image_size, 96);
-    write_beside("config.json", "{\"architecture\":\"vit_small_patch16_rope_224\",\"pretrained_cfg\":{\"input_size\":[3,160,160]}}");
+    write_config_file("config.json", "{\"architecture\":\"vit_small_patch16_rope_224\",\"pretrained_cfg\":{\"input_size\":[3,160,160]}}");
     expect_fact("image", "160, 160", "config.json: pretrained_cfg.input_size");
     static const struct {
         const char *text;
@@ -145,29 +146,29 @@ static void no_table(void **state)
          "images have 1000000 x 1000000 pixels (config.json: model_args.img_size)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        write_beside("config.json", cases[i].text);
+        write_config_file("config.json", cases[i].text);
         REFUSED(NULL, cases[i].status, cases[i].word);
     }
-    remove_beside();
+    remove_config_files();
 }
 
 static void mean_pooling(void **state)
 {
     (void)state;
     bare(&deit_tiny);
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"global_pool\":\"avg\"}");
+    write_config_file("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"global_pool\":\"avg\"}");
     assert_int_equal(loaded(NULL).pooling, RVIT_POOLING_MEAN);
     expect_fact("pooling", "mean of the patches", "config.json: global_pool");
-    write_beside("config.json",
-                 "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"global_pool\":\"avg\"},\"global_pool\":\"token\"}");
+    write_config_file("config.json",
+                      "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"global_pool\":\"avg\"},\"global_pool\":\"token\"}");
     assert_int_equal(loaded(NULL).pooling, RVIT_POOLING_MEAN);
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"global_pool\":\"map\"}");
+    write_config_file("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"global_pool\":\"map\"}");
     REFUSED(NULL, RVIT_BAD_FILE, "the model has attention pooling (config.json: global_pool), but the weights have none");
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"global_pool\":\"\"}");
+    write_config_file("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"global_pool\":\"\"}");
     REFUSED(NULL, RVIT_UNSUPPORTED, "a head on every row, which is not supported (config.json: global_pool)");
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"global_pool\":\"avgmax\"}");
+    write_config_file("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"global_pool\":\"avgmax\"}");
     REFUSED(NULL, RVIT_UNSUPPORTED, "global_pool is 'avgmax'");
-    remove_beside();
+    remove_config_files();
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     desc.pooling = RVIT_POOLING_MEAN;
     assert_int_equal(loaded(&desc).pooling, RVIT_POOLING_MEAN);
@@ -175,7 +176,7 @@ static void mean_pooling(void **state)
     REFUSED(&desc, RVIT_INVALID_ARGUMENT, "the head normalises the mean (given), but the weights have no fc_norm");
     desc.pooling = RVIT_POOLING_CLS_MEAN;
     REFUSED(&desc, RVIT_INVALID_ARGUMENT, "the head reads CLS row and mean (given), but has columns for one");
-    /* Without a head the rows are the result, whatever a head would read. */
+    /* Without a head the pooling option has no effect. */
     drop(&scratch, (int)(get(&scratch, "head.weight") - scratch.tensors));
     drop(&scratch, (int)(get(&scratch, "head.bias") - scratch.tensors));
     assert_int_equal(loaded(&desc).n_classes, 0);
@@ -185,27 +186,28 @@ static void activations(void **state)
 {
     (void)state;
     bare(&deit_tiny);
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"act_layer\":\"quick_gelu\"}}");
+    write_config_file("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"act_layer\":\"quick_gelu\"}}");
     assert_int_equal(loaded(NULL).activation, RVIT_ACTIVATION_QUICK_GELU);
     expect_fact("activation", "quick GELU", "config.json: model_args.act_layer");
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"act_layer\":\"mish\"}}");
+    write_config_file("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"act_layer\":\"mish\"}}");
     REFUSED(NULL, RVIT_UNSUPPORTED, "config.json: model_args.act_layer is 'mish', which is not supported");
-    remove_beside();
-    /* CLIP: the weights decide, and a note says what they are. */
+    remove_config_files();
+    /* CLIP without a config: the activation is unknown. */
     const geometry g = {768, 12, 3072, 16, 14, 3, 10, 0};
     bare(&g);
     drop(&scratch, (int)(get(&scratch, "patch_embed.proj.bias") - scratch.tensors));
     add(&scratch, "norm_pre.weight", 1, 768, 0, 0, 0);
     add(&scratch, "norm_pre.bias", 1, 768, 0, 0, 0);
     REFUSED(NULL, RVIT_UNSUPPORTED, "the activation", "--activation");
-    write_beside("config.json", "{\"architecture\":\"vit_base_patch16_clip_224\",\"pretrained_cfg\":{\"notes\":[\"natively QuickGELU\"]}}");
+    write_config_file("config.json",
+                      "{\"architecture\":\"vit_base_patch16_clip_224\",\"pretrained_cfg\":{\"notes\":[\"natively QuickGELU\"]}}");
     expect_fact("activation", "quick GELU", "config.json: pretrained_cfg.notes");
-    write_beside("config.json", "{\"architecture\":\"vit_base_patch16_clip_quickgelu_224\"}");
+    write_config_file("config.json", "{\"architecture\":\"vit_base_patch16_clip_quickgelu_224\"}");
     expect_fact("activation", "quick GELU", "config.json: architecture");
-    write_beside("config.json", "{\"architecture\":\"vit_base_patch16_clip_224\",\"pretrained_cfg\":{\"tag\":\"laion2b\"}}");
+    write_config_file("config.json", "{\"architecture\":\"vit_base_patch16_clip_224\",\"pretrained_cfg\":{\"tag\":\"laion2b\"}}");
     const rvit_model_info info = loaded(NULL);
     assert_true(info.eps == 1e-5f && info.norm_pre);
-    remove_beside();
+    remove_config_files();
 }
 
 static void hugging_face_needs_its_config(void **state)
@@ -263,47 +265,48 @@ static void hugging_face_needs_its_config(void **state)
     }
     REFUSED(NULL, RVIT_UNSUPPORTED, "the number of heads, the activation, the eps of the norms, whether positions are rotary",
             "config.json beside it");
-    write_beside("config.json", "{\"model_type\":\"vit\",\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":2,"
-                                "\"intermediate_size\":256,\"image_size\":32}");
+    write_config_file("config.json", "{\"model_type\":\"vit\",\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":2,"
+                                     "\"intermediate_size\":256,\"image_size\":32}");
     const rvit_model_info info = loaded(NULL);
     assert_int_equal(info.n_heads, 2);
-    assert_int_equal(info.resample, RVIT_RESAMPLE_BICUBIC); /* as its own code does it */
+    assert_int_equal(info.resample, RVIT_RESAMPLE_BICUBIC); /* the default of transformers */
     expect_fact("eps", "1e-12", "the default of model_type 'vit'");
-    write_beside("config.json", "{\"model_type\":\"vit\"}");
+    write_config_file("config.json", "{\"model_type\":\"vit\"}");
     REFUSED(NULL, RVIT_BAD_FILE, "the width is 64 in the tensors, but should be 768 (config.json: the default of model_type 'vit'");
-    remove_beside();
+    remove_config_files();
 }
 
 static void images_that_are_not_square(void **state)
 {
     (void)state;
     bare(&deit_tiny);
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":[112,448]}}");
+    write_config_file("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":[112,448]}}");
     const rvit_model_info wide = loaded(NULL);
     assert_int_equal(wide.image_height, 112);
     assert_int_equal(wide.image_width, 448);
     assert_int_equal(wide.image_size, 0);
     assert_int_equal(wide.tokens, 197);
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"pretrained_cfg\":{\"input_size\":[3,112,448]}}");
+    write_config_file("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"pretrained_cfg\":{\"input_size\":[3,112,448]}}");
     assert_int_equal(loaded(NULL).image_width, 448);
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":384}}");
+    write_config_file("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":384}}");
     REFUSED(NULL, RVIT_BAD_FILE,
             "the position table is for 196 patches, but images have 384 x 384 pixels (config.json: model_args.img_size)");
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":230}}");
-    assert_int_equal(loaded(NULL).image_size, 230); /* the lines past the last patch are not read */
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":[224,224,3,1]}}");
+    write_config_file("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":230}}");
+    assert_int_equal(loaded(NULL).image_size, 230); /* the lines after the last patch are ignored */
+    write_config_file("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":[224,224,3,1]}}");
     REFUSED(NULL, RVIT_BAD_FILE, "model_args.img_size is not a size in pixels");
-    remove_beside();
+    remove_config_files();
 }
 
-/* Each reason is named, and lenient ignores none of them. */
+/* The message has every reason, and lenient ignores none. */
 static void all_unsupported(void **state)
 {
     (void)state;
     bare(&deit_tiny);
     add(&scratch, "attn_pool.latent", 3, 1, 1, 192, 0);
     add_block(&scratch, 0, "attn.q_norm.weight", 1, 64, 0);
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"act_layer\":\"mish\",\"block_fn\":\"x\"}}");
+    write_config_file("config.json",
+                      "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"act_layer\":\"mish\",\"block_fn\":\"x\"}}");
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     for (desc.lenient = 0; desc.lenient < 2; desc.lenient++)
         REFUSED(&desc, RVIT_UNSUPPORTED, "normalised queries and keys", "act_layer is 'mish'", "model_args.block_fn is not supported");
@@ -324,10 +327,10 @@ static void all_unsupported(void **state)
     assert_null(m);
     rvit_device_destroy(device);
     rvit_checkpoint_destroy(checkpoint);
-    remove_beside();
+    remove_config_files();
 }
 
-/* A tensor of a block that is not known may change what the block computes. */
+/* An unknown tensor of a block may change the block's computation. */
 static void lenient_drops_nothing_computed(void **state)
 {
     (void)state;
@@ -348,42 +351,43 @@ static void preprocessing_of_images(void **state)
 {
     (void)state;
     bare(&deit_tiny);
-    write_beside("config.json",
-                 "{\"architecture\":\"vit_tiny_patch16_224\",\"pretrained_cfg\":{\"mean\":[0.5,0.5,0.5],\"std\":[0.25,0.5,0.5],"
-                 "\"interpolation\":\"bicubic\",\"crop_pct\":0.9,\"crop_mode\":\"center\"}}");
+    write_config_file("config.json",
+                      "{\"architecture\":\"vit_tiny_patch16_224\",\"pretrained_cfg\":{\"mean\":[0.5,0.5,0.5],\"std\":[0.25,0.5,0.5],"
+                      "\"interpolation\":\"bicubic\",\"crop_pct\":0.9,\"crop_mode\":\"center\"}}");
     rvit_image_recipe recipe = loaded_recipe();
     assert_true(recipe.mean[0] == 0.5f && recipe.std[0] == 0.25f && recipe.std[2] == 0.5f);
     assert_int_equal(recipe.resize_height, 248); /* trunc(224 / 0.9) */
     assert_true(recipe.filter == RVIT_FILTER_BICUBIC && recipe.fit == RVIT_FIT_CROP && recipe.patch_size == 16);
-    write_beside("preprocessor_config.json",
-                 "{\"do_normalize\":true,\"image_mean\":[0.4,0.4,0.4],\"resample\":2,\"size\":{\"height\":224,\"width\":224}}");
+    write_config_file("preprocessor_config.json",
+                      "{\"do_normalize\":true,\"image_mean\":[0.4,0.4,0.4],\"resample\":2,\"size\":{\"height\":224,\"width\":224}}");
     recipe = loaded_recipe();
     assert_true(recipe.mean[0] == 0.4f && recipe.std[0] == 0.25f && recipe.filter == RVIT_FILTER_BILINEAR && recipe.fit == RVIT_FIT_SQUASH);
-    write_beside("preprocessor_config.json", "{\"image_mean\":[0.4,0.4]}");
+    write_config_file("preprocessor_config.json", "{\"image_mean\":[0.4,0.4]}");
     REFUSED(NULL, RVIT_BAD_FILE, "preprocessor_config.json: image_mean is not a list of three numbers");
-    write_beside("preprocessor_config.json", "{\"image_mean\":[0.4,0.4");
+    write_config_file("preprocessor_config.json", "{\"image_mean\":[0.4,0.4");
     REFUSED(NULL, RVIT_BAD_FILE, "preprocessor_config.json: is not valid JSON");
-    remove_beside();
+    remove_config_files();
 }
 
-/* transformers 5 writes the image processor of CLIP, SigLIP and Qwen into processor_config.json, and believes that first. */
+/* transformers 5 writes the image processor of CLIP, SigLIP and Qwen to processor_config.json, which has priority. */
 static void processors_of_several_inputs(void **state)
 {
     (void)state;
     bare(&deit_tiny);
-    write_beside("config.json", "{\"architecture\":\"vit_tiny_patch16_224\"}");
-    write_beside("preprocessor_config.json", "{\"image_mean\":[0.4,0.4,0.4],\"image_std\":[0.2,0.2,0.2]}");
-    write_beside("processor_config.json", "{\"processor_class\":\"CLIPProcessor\"}");
+    write_config_file("config.json", "{\"architecture\":\"vit_tiny_patch16_224\"}");
+    write_config_file("preprocessor_config.json", "{\"image_mean\":[0.4,0.4,0.4],\"image_std\":[0.2,0.2,0.2]}");
+    write_config_file("processor_config.json", "{\"processor_class\":\"CLIPProcessor\"}");
     assert_true(loaded_recipe().mean[0] == 0.4f);
-    write_beside("processor_config.json", "{\"image_processor\":{\"image_mean\":[0.3,0.3,0.3]},\"processor_class\":\"CLIPProcessor\"}");
+    write_config_file("processor_config.json",
+                      "{\"image_processor\":{\"image_mean\":[0.3,0.3,0.3]},\"processor_class\":\"CLIPProcessor\"}");
     const rvit_image_recipe recipe = loaded_recipe();
     assert_true(recipe.mean[0] == 0.3f && recipe.std[0] != 0.2f);
     expect_fact("mean", "0.3, 0.3, 0.3", "processor_config.json: image_processor.image_mean");
-    write_beside("processor_config.json", "{\"image_processor\":{\"image_mean\":[0.3,0.3]}}");
+    write_config_file("processor_config.json", "{\"image_processor\":{\"image_mean\":[0.3,0.3]}}");
     REFUSED(NULL, RVIT_BAD_FILE, "processor_config.json: image_processor.image_mean is not a list of three numbers");
-    write_beside("processor_config.json", "{\"image_processor\":7}");
+    write_config_file("processor_config.json", "{\"image_processor\":7}");
     REFUSED(NULL, RVIT_BAD_FILE, "processor_config.json: image_processor is not an object");
-    remove_beside();
+    remove_config_files();
 }
 
 static void prefix_all(const char *prefix)
@@ -395,7 +399,7 @@ static void prefix_all(const char *prefix)
     }
 }
 
-/* What DDP, torch.compile, Lightning and DINO put before every name. */
+/* DDP, torch.compile, Lightning and DINO add a prefix to every name. */
 static void prefixes_of_training_code(void **state)
 {
     (void)state;
@@ -408,43 +412,44 @@ static void prefixes_of_training_code(void **state)
         assert_memory_equal(&info, &plain, sizeof plain);
         expect_fact("prefix", prefixes[i], "removed from the name of every tensor");
     }
-    /* With another part. */
+    /* A tensor without the prefix. */
     add(&scratch, "criterion.weight", 1, 1, 0, 0, 0);
     REFUSED(NULL, RVIT_BAD_FILE, "tensors that begin with 'module._orig_mod.'", "timm", "save only those");
-    /* Names that a family has behind a prefix of its own need no other. */
+    /* A prefix of a known family is not removed. */
     bare(&deit_tiny);
     prefix_all("visual.trunk.");
     assert_int_equal(loaded(NULL).dim, 192);
 }
 
-/* What a NaFlex processor tells: the maximum of patches of an image, instead of a size. */
+/* A NaFlex processor sets the maximum number of patches per image instead of a size. */
 static void naflex_processors(void **state)
 {
     (void)state;
     bare(&deit_tiny);
-    write_beside("config.json", "{\"architecture\":\"vit_tiny_patch16_224\"}");
-    write_beside("preprocessor_config.json",
-                 "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"max_num_patches\":729,\"patch_size\":16,"
-                 "\"resample\":2,\"image_mean\":[0.5,0.5,0.5],\"image_std\":[0.5,0.5,0.5]}");
+    write_config_file("config.json", "{\"architecture\":\"vit_tiny_patch16_224\"}");
+    write_config_file("preprocessor_config.json",
+                      "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"max_num_patches\":729,\"patch_size\":16,"
+                      "\"resample\":2,\"image_mean\":[0.5,0.5,0.5],\"image_std\":[0.5,0.5,0.5]}");
     rvit_image_recipe recipe = loaded_recipe();
     assert_true(recipe.filter == RVIT_FILTER_BILINEAR && recipe.processor == RVIT_PROCESSOR_HF);
     expect_fact("max patches", "729", "preprocessor_config.json: max_num_patches");
     assert_int_equal(recipe.max_patches, 729);
     assert_true(recipe.fit == RVIT_FIT_SQUASH && recipe.resize_height == 224 && recipe.std[2] == 0.5f);
-    /* What the class takes for what is absent. */
-    write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessorFast\"}");
+    /* Defaults of the processor class. */
+    write_config_file("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessorFast\"}");
     recipe = loaded_recipe();
     assert_true(recipe.max_patches == 256 && recipe.filter == RVIT_FILTER_BILINEAR && recipe.mean[0] == 0.5f);
     expect_fact("max patches", "256", "the default of Siglip2ImageProcessor");
-    /* Patches of another size than the model's, and numbers that are none. */
-    write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"patch_size\":32}");
+    /* A patch size that differs from the model's, and invalid numbers. */
+    write_config_file("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"patch_size\":32}");
     REFUSED(NULL, RVIT_BAD_FILE, "patch size", "preprocessor_config.json: patch_size");
-    write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"max_num_patches\":0}");
+    write_config_file("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"max_num_patches\":0}");
     REFUSED(NULL, RVIT_BAD_FILE, "preprocessor_config.json: max_num_patches");
-    write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"max_num_patches\":\"many\"}");
+    write_config_file("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"max_num_patches\":\"many\"}");
     REFUSED(NULL, RVIT_BAD_FILE, "preprocessor_config.json: max_num_patches");
-    /* With a size, or without resize: unsupported. */
-    write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"size\":{\"height\":9,\"width\":9}}");
+    /* A size, or no resize: not supported. */
+    write_config_file("preprocessor_config.json",
+                      "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"size\":{\"height\":9,\"width\":9}}");
     recipe = loaded_recipe();
     assert_true(recipe.fit == RVIT_FIT_OTHER && recipe.max_patches == 0);
     expect_fact("fit", "both a size and max_num_patches", "preprocessor_config.json: size");
@@ -454,22 +459,22 @@ static void naflex_processors(void **state)
     images.patch_size = 16;
     assert_int_equal(rvit_images_write(&images, NULL, 0, &size), RVIT_UNSUPPORTED);
     ASSERT_DETAIL("image recipe: fit is OTHER");
-    write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"do_resize\":false}");
+    write_config_file("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"do_resize\":false}");
     assert_int_equal(loaded_recipe().fit, RVIT_FIT_OTHER);
-    remove_beside();
-    /* timm's tells it by the input size, of a NaFlexViT alone. */
-    write_beside("config.json", "{\"architecture\":\"vit_tiny_patch16_224\",\"pretrained_cfg\":{\"input_size\":[3,224,224]}}");
+    remove_config_files();
+    /* timm's configs have only an input size, which gives max_patches only for a NaFlexViT. */
+    write_config_file("config.json", "{\"architecture\":\"vit_tiny_patch16_224\",\"pretrained_cfg\":{\"input_size\":[3,224,224]}}");
     assert_int_equal(loaded_recipe().max_patches, 0);
-    remove_beside();
+    remove_config_files();
 }
 
-/* The text of a config, in the place of files. */
+/* The caller provides the text of a config, which is used instead of files. */
 static void given_config(void **state)
 {
     (void)state;
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     bare(&deit_tiny);
-    write_beside("config.json", "{\"architecture\":\"deit_base_patch16_224\"}");
+    write_config_file("config.json", "{\"architecture\":\"deit_base_patch16_224\"}");
     desc.config = "{\"architecture\":\"vit_tiny_patch16_224\",\"model_args\":{\"act_layer\":\"quick_gelu\",\"num_heads\":6}}";
     rvit_model_info info = loaded(&desc);
     assert_true(info.activation == RVIT_ACTIVATION_QUICK_GELU && info.n_heads == 6);
@@ -481,10 +486,10 @@ static void given_config(void **state)
     REFUSED(&desc, RVIT_BAD_FILE, "the given config");
     desc.config = "{} {}";
     REFUSED(&desc, RVIT_BAD_FILE, "the given config");
-    remove_beside();
+    remove_config_files();
 }
 
-/* A file of another model, or broken. */
+/* Config files of another model, and broken ones. */
 static void bad_configs(void **state)
 {
     (void)state;
@@ -515,14 +520,14 @@ static void bad_configs(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         bare(&deit_tiny);
-        write_beside("config.json", cases[i].text);
+        write_config_file("config.json", cases[i].text);
         REFUSED(NULL, cases[i].status, cases[i].word);
     }
-    remove_beside();
+    remove_config_files();
 }
 
-/* label_names and id2label, each a list or an object; also where the config is the file's metadata or given. What names nothing is no
- * error. */
+/* Class names from label_names and id2label, each a list or an object, in a file, in metadata or from the caller. Invalid names are
+ * ignored. */
 static void class_names(void **state)
 {
     (void)state;
@@ -548,10 +553,10 @@ static void class_names(void **state)
         snprintf(text, sizeof text, "{\"architecture\":\"deit_tiny_patch16_224\",%s}", cases[i / 2].fields);
         bare(&deit_tiny);
         if (i % 2 == 0)
-            write_beside("config.json", text);
+            write_config_file("config.json", text);
         else
             desc.config = text;
-        /* Every allocation fails once. */
+        /* Makes each allocation fail once. */
         counter memory = {0, 0, 0};
         const rvit_allocator allocator = {&memory, counter_allocate, counter_release};
         desc.allocator = &allocator;
@@ -570,7 +575,7 @@ static void class_names(void **state)
         rvit_checkpoint_destroy(checkpoint);
         assert_int_equal(memory.live, 0);
     }
-    remove_beside();
+    remove_config_files();
 }
 
 int main(void)
@@ -579,7 +584,7 @@ int main(void)
         cmocka_unit_test(bare_files),
         cmocka_unit_test(moco_heads),
         cmocka_unit_test(rope_ape),
-        cmocka_unit_test(rotations),
+        cmocka_unit_test(rotary_options),
         cmocka_unit_test(no_table),
         cmocka_unit_test(mean_pooling),
         cmocka_unit_test(activations),

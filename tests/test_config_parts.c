@@ -1,4 +1,4 @@
-/* Parts that only some models have, with their configuration files: either supported or refused by name. */
+/* Tests parts that only some models have, with their config files: each is supported, or refused with a message that names it. */
 #include "config_file.h"
 
 static void norms_without_bias(void **state)
@@ -9,18 +9,18 @@ static void norms_without_bias(void **state)
         if (strstr(scratch.tensors[i].name, "norm") != NULL && strstr(scratch.tensors[i].name, ".bias") != NULL)
             drop(&scratch, i);
     REFUSED(NULL, RVIT_UNSUPPORTED, "whether norms without a bias are RMS norms", "--architecture");
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
+    write_config_file("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
     REFUSED(NULL, RVIT_BAD_FILE, "the norms have no bias, but they are LayerNorm (config.json: architecture");
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"batchnorm\"}}");
+    write_config_file("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"batchnorm\"}}");
     REFUSED(NULL, RVIT_BAD_FILE, "the norms have no bias");
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"rmsnorm\"}}");
+    write_config_file("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"rmsnorm\"}}");
     assert_true(loaded(NULL).rms_norm);
     add_block(&scratch, 0, "norm1.bias", 1, 192, 0);
     REFUSED(NULL, RVIT_BAD_FILE, "tensor 'norm.bias' is missing (24 in total)");
     bare(&deit_tiny);
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"rmsnorm\"}}");
+    write_config_file("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"rmsnorm\"}}");
     REFUSED(NULL, RVIT_BAD_FILE, "the norms have a bias, but they are RMSNorm (config.json: model_args.norm_layer");
-    remove_beside();
+    remove_config_files();
 }
 
 static void inner_norms(void **state)
@@ -33,14 +33,14 @@ static void inner_norms(void **state)
         add_block(&scratch, b, "mlp.norm.weight", 1, 768, 0);
         add_block(&scratch, b, "mlp.norm.bias", 1, 768, 0);
     }
-    REFUSED(NULL, RVIT_UNSUPPORTED, "the number of heads, the activation"); /* not DeiT-Tiny */
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
+    REFUSED(NULL, RVIT_UNSUPPORTED, "the number of heads, the activation"); /* not recognised as DeiT-Tiny */
+    write_config_file("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
     (void)loaded(NULL);
     get(&scratch, "blocks.5.mlp.norm.bias")->shape[0] = 192;
     REFUSED(NULL, RVIT_BAD_FILE, "tensor 'blocks.5.mlp.norm.bias': expected the shape [768], found [192]");
     drop(&scratch, (int)(get(&scratch, "blocks.5.mlp.norm.bias") - scratch.tensors));
     REFUSED(NULL, RVIT_BAD_FILE, "tensor 'blocks.5.mlp.norm.bias' is missing");
-    remove_beside();
+    remove_config_files();
 }
 
 static void gates(void **state)
@@ -62,12 +62,12 @@ static void gates(void **state)
     get(&scratch, "blocks.7.mlp.fc1.weight")->shape[0] = 384;
     REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.7.mlp.fc1.weight': expected the shape [768, 192], found [384, 192]");
     pack_gate();
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
+    write_config_file("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
     REFUSED(NULL, RVIT_BAD_FILE, "the tensors have MLPs with a gate (SwiGLU), but the model has none (config.json: architecture");
     bare(&deit_tiny);
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"swiglu_mlp\":true}}");
+    write_config_file("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"swiglu_mlp\":true}}");
     REFUSED(NULL, RVIT_BAD_FILE, "MLPs without a gate (SwiGLU), but the model has one (config.json: model_args.swiglu_mlp");
-    remove_beside();
+    remove_config_files();
     for (int b = 0; b < 12; b++) {
         char name[48];
         for (int bias = 0; bias < 2; bias++) {
@@ -85,7 +85,7 @@ static void gates(void **state)
     REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.3.mlp.fc1_g.weight' is missing (1 in total)");
 }
 
-/* Unsupported families are recognised by their names, and each unsupported part is named. */
+/* Unsupported families are recognised by their names, and the message names each unsupported part. */
 static void families(void **state)
 {
     (void)state;
@@ -121,20 +121,20 @@ static void families(void **state)
          {"the tensor names of DINOv3's own code", "the activation"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        remove_beside();
+        remove_config_files();
         scratch.n = 0;
         scratch.dtype = "F16";
         scratch.metadata[0] = '\0';
         for (int t = 0; cases[i].tensors[t] != NULL; t++)
             add(&scratch, cases[i].tensors[t], 1, 64, 0, 0, 0);
         if (cases[i].config != NULL)
-            write_beside("config.json", cases[i].config);
+            write_config_file("config.json", cases[i].config);
         refused_with(NULL, RVIT_UNSUPPORTED, cases[i].words);
     }
-    remove_beside();
+    remove_config_files();
 }
 
-/* With the tensors of attention pooling. */
+/* Adds the tensors of attention pooling. */
 static void add_map(const geometry *g)
 {
     static const struct {
@@ -151,14 +151,16 @@ static void add_map(const geometry *g)
     }
 }
 
-/* Attention pooling may have heads and an activation of its own: of timm's code in EVA's class, which the name tells. */
+/* The number of heads and the activation of attention pooling may differ from those of the blocks, in timm's EVA class, which follows from
+   the architecture's name. */
 static void attention_pooling(void **state)
 {
     (void)state;
     bare(&deit_tiny);
     add_map(&deit_tiny);
-    write_beside("config.json", "{\"architecture\":\"vit_pe_core_tiny_patch16_384\",\"num_classes\":10,\"model_args\":{\"img_size\":224,"
-                                "\"pre_norm\":false}}");
+    write_config_file("config.json",
+                      "{\"architecture\":\"vit_pe_core_tiny_patch16_384\",\"num_classes\":10,\"model_args\":{\"img_size\":224,"
+                      "\"pre_norm\":false}}");
     expect_fact("pooling heads", "8", "config.json: architecture 'vit_pe_core_tiny_patch16_384'");
     expect_fact("heads", "3", "config.json: architecture");
     expect_fact("pooling activation", "GELU", "config.json: architecture");
@@ -181,19 +183,19 @@ static void attention_pooling(void **state)
         snprintf(text, sizeof text,
                  "{\"architecture\":\"vit_pe_core_tiny_patch16_384\",\"model_args\":{\"img_size\":224,\"pre_norm\":false,%s}}",
                  cases[i].args);
-        write_beside("config.json", text);
+        write_config_file("config.json", text);
         REFUSED(NULL, cases[i].status, cases[i].word);
     }
-    /* timm's other class leaves out the prefix rows. */
-    write_beside("config.json", "{\"architecture\":\"vit_tiny_patch16_224\",\"model_args\":{\"global_pool\":\"map\"}}");
+    /* Attention pooling of timm's other class ignores prefix tokens. */
+    write_config_file("config.json", "{\"architecture\":\"vit_tiny_patch16_224\",\"model_args\":{\"global_pool\":\"map\"}}");
     REFUSED(NULL, RVIT_UNSUPPORTED, "prefix tokens that its attention pooling does not read, which is not supported (config.json: arch");
-    write_beside("config.json",
-                 "{\"architecture\":\"vit_tiny_patch16_224\",\"model_args\":{\"global_pool\":\"map\",\"act_layer\":\"quick_gelu\","
-                 "\"pool_include_prefix\":true}}");
+    write_config_file("config.json",
+                      "{\"architecture\":\"vit_tiny_patch16_224\",\"model_args\":{\"global_pool\":\"map\",\"act_layer\":\"quick_gelu\","
+                      "\"pool_include_prefix\":true}}");
     expect_fact("pooling heads", "3", "architecture");
     expect_fact("pooling activation", "quick GELU", "architecture");
-    remove_beside();
-    /* Without a name: all that have a table and no gate are as their blocks. */
+    remove_config_files();
+    /* Without a name: with a position table and without a gated MLP, the pooling has the blocks' heads and activation. */
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     desc.n_heads = 3;
     desc.activation = RVIT_ACTIVATION_GELU;
@@ -217,7 +219,7 @@ static void attention_pooling(void **state)
             "the activation of the attention pooling from the weights or the files beside them: set --architecture");
 }
 
-/* Models with registers and without a table may do without a CLS token: a file that has lost it reads as theirs. */
+/* Models with register tokens and without a position table may have no CLS token, so a file without one is valid. */
 static void lost_cls(void **state)
 {
     (void)state;
@@ -230,16 +232,17 @@ static void lost_cls(void **state)
             drop(&scratch, i);
     for (int i = 0; i < 3; i++)
         drop(&scratch, (int)(get(&scratch, dropped[i]) - scratch.tensors));
-    write_beside("config.json", "{\"architecture\":\"vit_small_patch16_dinov3\",\"model_args\":{\"img_size\":224}}");
+    write_config_file("config.json", "{\"architecture\":\"vit_small_patch16_dinov3\",\"model_args\":{\"img_size\":224}}");
     assert_int_equal(loaded(NULL).n_prefix, 5);
     drop(&scratch, (int)(get(&scratch, "cls_token") - scratch.tensors));
     REFUSED(NULL, RVIT_BAD_FILE, "tensor 'cls_token' is missing, but the model has a CLS token (config.json: architecture");
-    write_beside("config.json", "{\"architecture\":\"vit_small_patch16_dinov3\",\"model_args\":{\"img_size\":224,\"class_token\":false}}");
+    write_config_file("config.json",
+                      "{\"architecture\":\"vit_small_patch16_dinov3\",\"model_args\":{\"img_size\":224,\"class_token\":false}}");
     assert_int_equal(loaded(NULL).n_prefix, 4);
-    remove_beside();
+    remove_config_files();
 }
 
-/* A norm of the patches alone leaves out the prefix rows, which are added with their positions. */
+/* A norm of only the patches does not apply to prefix tokens, which are added with their positions. */
 static void patch_norm(void **state)
 {
     (void)state;
@@ -251,9 +254,9 @@ static void patch_norm(void **state)
     REFUSED(&desc, RVIT_BAD_FILE, "tensor 'patch_embed.norm.bias' is missing (1 in total)");
     add(&scratch, "patch_embed.norm.bias", 1, 192, 0, 0, 0);
     REFUSED(&desc, RVIT_UNSUPPORTED, "a patch norm together with prefix tokens");
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
+    write_config_file("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
     REFUSED(NULL, RVIT_BAD_FILE, "tensor 'patch_embed.norm.weight' is present, but the model has no patch norm (config.json: arch");
-    remove_beside();
+    remove_config_files();
     get(&scratch, "patch_embed.norm.bias")->shape[0] = 191;
     REFUSED(&desc, RVIT_BAD_FILE, "tensor 'patch_embed.norm.bias': expected the shape [192], found [191]");
 }
@@ -268,8 +271,8 @@ static void rename_to(const char *from, const char *to)
         }
 }
 
-/* What a name or an argument says of a part, against the tensors. timm's models that pool a mean have the norm behind it ("fc_norm"), and
-   so their files, under a name whose models read the CLS row, are those of another model. */
+/* A name or an argument contradicts the tensors. timm's models with mean pooling have a norm after it ("fc_norm"); a file with such a norm
+   and the name of a model that reads the CLS row is refused. */
 static void contradictions(void **state)
 {
     (void)state;
@@ -277,7 +280,7 @@ static void contradictions(void **state)
 #define PLAIN "{\"architecture\":\"vit\",\"model_args\":{\"num_heads\":3,"
     static const struct {
         int fc_norm, scales, norm_pre, bias;
-        const char *config, *word; /* word NULL: it loads */
+        const char *config, *word; /* word: part of the error message; NULL: valid */
     } cases[] = {
         {1, 0, 0, 1, NAMED "}}", "tensor 'fc_norm.weight' is present, but the model has no norm after pooling (config.json: architecture"},
         {1, 0, 0, 1, NAMED "\"global_pool\":\"token\"}}", "tensor 'fc_norm.weight' is present"},
@@ -287,7 +290,7 @@ static void contradictions(void **state)
         {1, 0, 0, 1, PLAIN "\"global_pool\":\"token\"}}",
          "tensor 'fc_norm.weight', the norm of a mean, is present, but the head reads the CLS row (config.json: model_args.global"},
         {1, 0, 0, 1, PLAIN "\"fc_norm\":true}}", NULL},
-        {0, 0, 0, 1, NAMED "\"global_pool\":\"avg\"}}", NULL}, /* fc_norm=False, or none of timm's */
+        {0, 0, 0, 1, NAMED "\"global_pool\":\"avg\"}}", NULL}, /* fc_norm=False, or not a model of timm */
         {0, 0, 0, 1, NAMED "\"global_pool\":\"avg\",\"fc_norm\":true}}",
          "tensor 'fc_norm.weight' is missing, but the model has a norm after"},
         {0, 0, 0, 1, NAMED "\"final_norm\":false}}",
@@ -322,18 +325,18 @@ static void contradictions(void **state)
         for (int k = scratch.n - 1; k >= 0; k--)
             if (!cases[i].bias && strstr(scratch.tensors[k].name, "qkv.bias") != NULL)
                 drop(&scratch, k);
-        write_beside("config.json", cases[i].config);
+        write_config_file("config.json", cases[i].config);
         if (cases[i].word != NULL)
             REFUSED(NULL, RVIT_BAD_FILE, cases[i].word);
         else
             (void)loaded(NULL);
     }
-    remove_beside();
-    /* The way that the documentation once showed: the name in the metadata. */
+    remove_config_files();
+    /* The architecture's name in the file's metadata. */
     snprintf(scratch.metadata, sizeof scratch.metadata, ",\"architecture\":\"vit_tiny_patch16_224\"");
     rename_to("norm.", "fc_norm.");
     REFUSED(NULL, RVIT_BAD_FILE, "tensor 'fc_norm.weight' is present, but the model has no norm after pooling (metadata: architecture");
-    /* Whoever says it by an option means it. */
+    /* An explicit option has priority over the tensors. */
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     desc.n_heads = 3;
     desc.activation = RVIT_ACTIVATION_GELU;
@@ -346,7 +349,7 @@ static void contradictions(void **state)
 #undef PLAIN
 }
 
-/* torchvision's files come without a config; its class has no choices but the heads, and published models have these. */
+/* torchvision's files have no config. The number of heads is the only option of its class, and that of published models is known. */
 static void torchvision(void **state)
 {
     (void)state;

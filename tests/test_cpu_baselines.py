@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""bench/cpu_baselines.py on a tiny model: what is not installed is said, a wrong result is not timed, and the summary misses what it must.
+"""Tests bench/cpu_baselines.py on a tiny model: it reports what is not installed, does not time wrong results, and its summary fails
+correctly.
 
-usage: test_cpu_baselines.py LIBRARY; ends with 77 where numpy is not installed, or the library has a sanitizer in it.
+usage: test_cpu_baselines.py LIBRARY; exits with 77 if numpy is not installed or the library is built with a sanitizer.
 """
 import contextlib
 import io
@@ -16,7 +17,7 @@ SYSTEM = "/usr/bin/python3"
 try:
     import numpy as np
 except ImportError as error:
-    if os.path.exists(SYSTEM) and sys.executable != SYSTEM:  # an interpreter of the user's may lack it
+    if os.path.exists(SYSTEM) and sys.executable != SYSTEM:  # the user's interpreter may lack it
         os.execv(SYSTEM, [SYSTEM, "-B"] + sys.argv)
     print(f"skipped: {error}")
     sys.exit(77)
@@ -32,7 +33,7 @@ def check(good, what):
 
 
 def measure(library, folder):
-    """The report of a dry run in which no baseline can be imported."""
+    """Returns the report of a dry run in which no baseline can be imported."""
     done = subprocess.run([sys.executable, "-B", str(ROOT / "bench/cpu_baselines.py"), "--dry-run", "--cores", "1", "--library", library, "--out",
                            folder, "--work", folder], env=os.environ | {"PYTHONPATH": f"{folder}/absent"}, capture_output=True, text=True)
     check(done.returncode == 0, done.stdout + done.stderr)
@@ -57,7 +58,7 @@ def dry_run(library):
         done = subprocess.run([sys.executable, "-B", str(ROOT / "bench/cpu_baselines.py"), "--dry-run", "--cores", "2", "--cpu-time"],
                               capture_output=True, text=True)
         check(done.returncode == 1 and "--cpu-time is for --cores 1, not 2" in done.stderr, f"{done}")
-        # Logits that are not float32's: nothing may be timed, and the report is written again.
+        # With wrong logits nothing may be timed, and the report is replaced.
         wanted = pathlib.Path(folder) / "tiny" / "logits.npy"
         check(not wanted.exists(), "logits of PyTorch's, which is not here")
         np.save(wanted, np.full((32, 10), 1e-3, np.float32))
@@ -69,7 +70,7 @@ def dry_run(library):
 
 
 def summary():
-    """Requirements of times that were made up."""
+    """Checks the summary's requirements with made-up times."""
     def show(ours, kept):
         times = {"openvino bf16": 2.0, "raggedvit bf16": ours, "raggedvit bf16 keep 0.2": kept, "raggedvit f32": 4.0}
         rows = [{"model": "m", "cores": 2, "batch": b, "baseline": name, "ms_per_image": {"median": ms}} for b in (1, 8)
@@ -93,7 +94,7 @@ def summary():
 
 def main():
     if b"__asan_init" in (library := pathlib.Path(sys.argv[1]).read_bytes()) or b"__tsan_init" in library:
-        print("skipped: the library has a sanitizer in it, which an interpreter without one cannot load")
+        print("skipped: the library is built with a sanitizer, so this interpreter cannot load it")
         sys.exit(77)
     summary()
     dry_run(sys.argv[1])

@@ -64,7 +64,7 @@ static void close_device(void)
     rvit_device_destroy(device);
 }
 
-/* Mostly whole slots, so that ops read what others wrote; sometimes half a slot or a few rows further. */
+/* Mostly at the start of a slot, so that ops read the outputs of others; sometimes half a slot or a few rows later. */
 static rvit_view any_array(void)
 {
     const int64_t further = any(4) > 0 ? 0 : any(2) ? SLOT / 2 : (int64_t)any(5) * MOST_DIM * 4;
@@ -180,7 +180,7 @@ static void fused_ops_of_a_block(void **state)
     block_ops(ops, 2 * SLOT);
     fused = rvit_cpu_find_fused(cpu, ops, 5);
     assert_int_equal(fused.length, 2);
-    /* A gathered row, or a different number of rows, ends the run. */
+    /* A gathered row, or a different number of rows, ends the fusion. */
     block_ops(ops, 3 * SLOT);
     ops[4].layernorm.src_rows = (rvit_view){arena, 5 * SLOT};
     assert_int_equal(rvit_cpu_find_fused(cpu, ops, 5).length, 4);
@@ -190,7 +190,7 @@ static void fused_ops_of_a_block(void **state)
     close_device();
 }
 
-/* The ops from a DeiT's proj to the next block's qkv, with arrays far from one another. They are not run. Returns the number of ops. */
+/* The ops from a DeiT's proj to the next block's qkv, with arrays that do not overlap. They are not run. Returns the number of ops. */
 static int32_t deit_ops(rvit_op *ops, int32_t dim, rvit_dtype dtype, int64_t rows)
 {
     const int32_t in[] = {dim, dim, 4 * dim, dim}, out[] = {dim, 4 * dim, dim, 3 * dim};
@@ -216,8 +216,8 @@ static int32_t deit_ops(rvit_op *ops, int32_t dim, rvit_dtype dtype, int64_t row
     return n;
 }
 
-/* Where fusion was measured, the device chooses tile rows that were among the best, and no fusion where that was faster
-   (bench/notes/cpu.md). DeiT-T, S and B. */
+/* For the measured cases of DeiT-T, S and B (bench/notes/cpu.md) the device chooses a number of tile rows that was among the best, or no
+   fusion if that was faster. */
 static void chosen_tile_rows(void **state)
 {
     (void)state;
@@ -227,7 +227,7 @@ static void chosen_tile_rows(void **state)
         rvit_dtype dtype;
         int64_t rows, least, most;
     } cases[] = {
-        /* 16 threads: small tiles, so that threads end together. */
+        /* 16 threads: small tiles, so that all threads finish at about the same time. */
         {16, T, RVIT_BF16, 1 * IMAGE, 16, 16},
         {16, T, RVIT_I8, 1 * IMAGE, 16, 16},
         {16, T, RVIT_BF16, 1 * PRUNED, 16, 16},

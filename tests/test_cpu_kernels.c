@@ -1,4 +1,4 @@
-/* The CPU's linear kernels: every table that this processor can run, and the one with emulated tiles. */
+/* Tests the CPU's linear kernels: every table that this processor can run, and the one with emulated AMX tiles. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -138,7 +138,7 @@ static void arranged_equals_row_major(void **state)
                 check_arranged(&kernels, dtypes[t], sizes[k]);
 }
 
-/* One element as AMX tiles compute it: of every 32 channels the even ones are summed, then the odd ones, then both are added. */
+/* Computes an element in the order of AMX tiles: of every 32 channels, the even ones are summed, then the odd ones, then both are added. */
 static float tile_sum(const uint16_t *x, const uint16_t *weight, int in_features)
 {
     float sum = 0.0f;
@@ -151,7 +151,7 @@ static float tile_sum(const uint16_t *x, const uint16_t *weight, int in_features
     return sum;
 }
 
-/* The emulated tiles, and AMX where there is one, match plain arithmetic bit for bit. */
+/* The emulated tiles, and AMX if the processor has it, match plain arithmetic bit for bit. */
 static void tiles_add_as_written(void **state)
 {
     (void)state;
@@ -165,7 +165,7 @@ static void tiles_add_as_written(void **state)
             const int in_features = sizes[k];
             fill(x, (int64_t)ROWS * in_features, RVIT_BF16, 1.0f);
             fill(weight, (int64_t)COLUMNS * in_features, RVIT_BF16, 0.2f);
-            /* Subnormal numbers count as zero; multiplied by 2^126, they would show. */
+            /* Subnormal numbers count as zero; otherwise the factor 2^126 would make them visible. */
             x[0] = 0x0001;
             weight[in_features] = 0x8003;
             weight[0] = x[in_features] = 0x7e80;
@@ -191,7 +191,7 @@ static void tiles_add_as_written(void **state)
         }
 }
 
-/* Sums of int8 are exact: extreme values and lengths, and all tables agree. */
+/* Sums of int8 are exact and the same with all tables, also for extreme values and lengths. */
 static void int8_is_exact(void **state)
 {
     (void)state;

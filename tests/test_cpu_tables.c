@@ -1,4 +1,4 @@
-/* The choice of kernels for given processor features, independent of the machine. */
+/* Tests the choice of kernels for given processor features, independently of the machine. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,7 +40,7 @@ static void best_tables(void **state)
     expect_table(&zen4, 256, "avx2");
 }
 
-/* If the system refuses AMX, the next best table is used, and asking for AMX by name reports the refusal. */
+/* If the system refuses AMX, the next best table is used, and a request for AMX by name reports the refusal. */
 static void tiles_refused(void **state)
 {
     (void)state;

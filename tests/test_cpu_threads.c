@@ -1,5 +1,5 @@
-/* How the CPU backend splits its work changes no bit: attention of a ragged batch with few and many threads, whose query tiles differ,
-   in each type; a forward with and without op fusion; and float GEMMs that copy rows or do not. */
+/* Checks that the CPU backend gives the same bits however it splits its work: attention of a ragged batch with few and many threads, which
+   use different query tiles, in each type; a forward with and without op fusion; and float GEMMs that copy rows or not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
-/* The demo checkpoint on real images, against timm's float64 logits and known probabilities.
+/* Compares the demo checkpoint on real images with timm's float64 logits and known probabilities.
 
    usage: test_demo BACKEND[:TIER] DATA_FOLDER [few|all]
-   few: the logits of 16 tiles instead of 64, unless RVIT_TEST_CASES is all; all: also the accuracy on the sheet's 1000 tiles.
-   Exits with 77 if the backend is not available. */
+   few: compares the logits of 16 tiles instead of 64, unless RVIT_TEST_CASES is all; all: also checks the accuracy on the sheet's 1000
+   tiles. Exits with 77 if the backend is not available. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -150,8 +150,8 @@ static void test_logits_in_16_bits(void **state)
     }
 }
 
-/* A float64 emulation over 128 tiles has RMS errors of 0.013 (int8) and 0.028 (e4m3, with proj), and maximum errors of 0.10 and 0.23. A far
-   smaller error would mean that nothing was quantized. */
+/* A float64 emulation over 128 tiles has RMS errors of 0.013 (int8) and 0.028 (e4m3, with proj), and maximum errors of 0.10 and 0.23. A
+   much smaller error would mean that nothing was quantized. */
 static void test_logits_in_8_bits(void **state)
 {
     (void)state;

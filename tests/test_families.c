@@ -1,7 +1,7 @@
-/* Checkpoints of every family: the same weights under other names become the same bytes on the device; parts that only some models have. */
+/* Tests checkpoints of every family: the same weights under other names become the same bytes on the device. */
 #include "family_models.h"
 
-/* timm's fused tensor of that suffix in each block as three. */
+/* Splits timm's fused tensor with that suffix into three, in each block. */
 static void split_qkv(const char *suffix, const char *const names[3])
 {
     for (int i = 0; i < scratch.n; i++) {
@@ -17,7 +17,7 @@ static void split_qkv(const char *suffix, const char *const names[3])
             parts[p].start = p * n_elements(&parts[p]);
         }
         *t = parts[0];
-        /* Elsewhere in the file, and in another order. */
+        /* At the end of the file, and in another order. */
         scratch.tensors[scratch.n++] = parts[2];
         scratch.tensors[scratch.n++] = parts[1];
     }
@@ -28,7 +28,7 @@ typedef struct hf_kind {
     int new_names;
 } hf_kind;
 
-/* From timm's names to those of Hugging Face. */
+/* Converts timm's names to those of Hugging Face. */
 static void to_hugging_face(const hf_kind *kind)
 {
     char json[256];
@@ -103,7 +103,7 @@ static void hugging_face(void **state)
         }
 }
 
-/* Every tensor of every kind but that of the head is missed by its name. */
+/* If any tensor is missing, the message names it. */
 static void hugging_face_missing(void **state)
 {
     (void)state;
@@ -137,7 +137,7 @@ static void hugging_face_missing(void **state)
     }
 }
 
-/* A distillation token whose head is not there: Hugging Face's DeiTForImageClassification, and its bare encoder. */
+/* A distillation token without its head: Hugging Face's DeiTForImageClassification, and its bare encoder. */
 static void token_without_head(void **state)
 {
     (void)state;
@@ -283,7 +283,7 @@ static void resampled(void **state)
         for (int i = 0; i < 64; i++) {
             assert_true(embedding[i] == origin_value(origin_of("cls_token"), i) + origin_value(origin_of("pos_embed"), i));
             assert_true(embedding[64 + i] == origin_value(origin_of("dist_token"), i) + origin_value(origin_of("pos_embed"), 64 + i));
-            /* The middle of 5 is the middle of 3 for all but the smoothed one. */
+            /* The centre of 5 x 5 equals the centre of 3 x 3, except with timm's antialiasing. */
             const double middle =
                 origin_value(origin_of("patch_embed.proj.bias"), i) + origin_value(origin_of("pos_embed"), (2 + 4) * 64 + i);
             assert_true(way == RVIT_RESAMPLE_TIMM || fabs(embedding[(2 + 12) * 64 + i] - middle) < 1e-6);
@@ -324,7 +324,7 @@ static void bad_descs(void **state)
     }
 }
 
-/* A config that is there but leads nowhere is not passed over. */
+/* A config that is a broken link is an error and is not ignored. */
 static void config_links(void **state)
 {
     (void)state;
@@ -349,7 +349,7 @@ static void keep_debug(void *user, rvit_log_level level, const char *message)
         snprintf(user, 512, "%s", message);
 }
 
-/* The log tells which family is taken, and why the next is not. */
+/* The log names the chosen family, and the reason why the next best was not chosen. */
 static void detection(void **state)
 {
     (void)state;

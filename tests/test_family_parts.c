@@ -1,4 +1,4 @@
-/* Parts that only some models have: their weights on the device, and each of their tensors missing or misshaped. */
+/* Tests parts that only some models have: their weights on the device, and missing tensors and wrong shapes. */
 #include "family_models.h"
 
 static void add_scales(const char *const names[2])
@@ -51,7 +51,7 @@ static void layer_scale(void **state)
     expect_bad(NULL, RVIT_BAD_FILE, "tensor 'blocks.0.ls2.gamma': expected the shape [64], found [63]");
 }
 
-/* Parts between the rows and the head: each tensor is missed by its name, a wrong shape is named, and none is passed over. */
+/* Attention pooling: the message names each missing tensor and each wrong shape, and no tensor is ignored. */
 static void pooled_heads(void **state)
 {
     (void)state;
@@ -124,7 +124,7 @@ static void pooled_heads(void **state)
     expect_bad(NULL, RVIT_BAD_FILE, "the head reads the CLS row");
 }
 
-/* A gate's tensor and the values' in place of the one that holds both. */
+/* Splits the packed tensor of a gated MLP into one for the gate and one for the values. */
 static void split_gate(const char *kind)
 {
     for (int b = 0; b < 2; b++) {
@@ -140,7 +140,7 @@ static void split_gate(const char *kind)
     }
 }
 
-/* Of a width that is no multiple of 4: zeros follow. */
+/* The width of the MLP is not a multiple of 4, so it is padded with zeros. */
 static void build_gated(void)
 {
     build(&scratch, &small_geometry, "F32");
@@ -189,7 +189,7 @@ static void gated(void **state)
     }
 }
 
-/* Which rows of the embedding get which token and which position: timm with positions for all, for patches only, and DINOv2's own. */
+/* The token and the position of each row of the embedding: timm with positions for all tokens or only for patches, and DINOv2's names. */
 static void registers(void **state)
 {
     (void)state;
@@ -229,7 +229,7 @@ static void registers(void **state)
         free(embedding);
         rvit_model_destroy(m);
     }
-    /* 9 rows are 3 x 3 patches, or 2 x 2 and 5 prefix tokens: published models with registers have the former. */
+    /* 9 rows could be 3 x 3 patches, or 2 x 2 patches and 5 prefix tokens. Published models with registers have the former. */
     build(&scratch, &g, "F32");
     add(&scratch, "reg_token", 3, 1, 4, 64, 0);
     get(&scratch, "pos_embed")->shape[1] = 9;

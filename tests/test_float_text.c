@@ -1,4 +1,4 @@
-/* Floats as text: the same digits as printf. */
+/* Tests floats as text: the digits are those of printf. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 #include "tools/cli/float_text.h"
 
-/* printf's text as jansson writes it; there are no exponents here. */
+/* printf's text in jansson's format; the tested values have no exponents. */
 static void expect(float value)
 {
     char wanted[64], found[64] = {0};

@@ -1,4 +1,4 @@
-/* Decoding and resizing of image files by the command line tool; the bicubic resize equals Pillow's, bit for bit. */
+/* Tests decoding and resizing of image files in the command line tool. The bicubic resize equals Pillow's, bit for bit. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -153,7 +153,7 @@ static void test_every_kind_of_file(void **state)
     }
 }
 
-/* Decodes a copy that ends where its memory ends, so that a sanitizer sees a read past the end. */
+/* Decodes a copy that ends where its memory ends, so that a sanitizer detects a read past the end. */
 static bool decode_copy(const uint8_t *data, size_t size, struct image *out, struct image_error *error)
 {
     uint8_t *copy = malloc(size ? size : 1);
@@ -173,7 +173,7 @@ static void test_truncated_files(void **state)
             struct image image;
             struct image_error error = {""};
             if (decode_copy(file->data, size, &image, &error)) {
-                /* A file may lack only its last bytes without pixels: JPEG's end marker, BMP's padding. */
+                /* A file may only lack last bytes that contain no pixels: JPEG's end marker, BMP's padding. */
                 const size_t end = strncmp(file->name, "jpeg", 4) == 0 ? 2 : strncmp(file->name, "bmp", 3) == 0 ? 4 : 0;
                 if (size + end < file->size)
                     fail_msg("%s cut to %zu bytes was taken", file->name, size);
@@ -221,12 +221,12 @@ static void write_bytes(const void *data, size_t size)
     assert_int_equal(fclose(file), 0);
 }
 
-/* An APP1 segment with one tag; value is of 2 or 4 bytes. */
+/* An APP1 segment with one tag; the value has 2 or 4 bytes. */
 static size_t make_exif(uint8_t *out, bool big, uint8_t tag, uint8_t type, uint32_t value)
 {
     static const uint8_t little_tiff[] = {'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     static const uint8_t big_tiff[] = {'M', 'M', 0, 42, 0, 0, 0, 8, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0};
-    static const int orders[3][4] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 0, 3, 2}}; /* a big-endian value of 2 bytes is in the first two */
+    static const int orders[3][4] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 0, 3, 2}}; /* a big-endian 2-byte value is in the first two bytes */
     const int *shifts = orders[!big ? 0 : type == 4 ? 1 : 2];
     uint8_t *tiff = out + 10;
     memcpy(out,
@@ -442,7 +442,7 @@ struct bytes {
     size_t size;
 };
 
-/* Makes a grey progressive JPEG of one colour whose last scan is repeated `repeats` times. */
+/* Creates a grey progressive JPEG of one colour, with the last scan repeated `repeats` times. */
 static struct bytes make_scans(JDIMENSION width, JDIMENSION height, size_t repeats)
 {
     struct jpeg_compress_struct jpeg;

@@ -1,4 +1,4 @@
-/* The session's cache of resampling axes: results have the same bytes as without it, and the right entries stay. */
+/* Tests the session's cache of resampling axes: results have the same bytes as without it, and the right entries are kept. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,8 +19,8 @@ static rvit_image_axes *new_axes(void)
 
 static const rvit_image_window first = {{RVIT_RESIZE_BICUBIC, 640, 331}, 53, 224};
 
-/* Whether axes had it: what it has is marked, and a mark is written. */
-static int written_from(rvit_image_axes *axes, const rvit_image_window *window, int torch)
+/* Whether the axis was in the cache: changes the first word of each cached axis, and checks whether it is in the output. */
+static int was_cached(rvit_image_axes *axes, const rvit_image_window *window, int torch)
 {
     static int32_t plain[1 << 17], got[1 << 17];
     const int64_t n = rvit_image_axis_words(window);
@@ -37,17 +37,17 @@ static int written_from(rvit_image_axes *axes, const rvit_image_window *window, 
     return had;
 }
 
-static void axes_are_kept(void **state)
+static void axes_are_cached(void **state)
 {
     (void)state;
     rvit_image_axes *axes = new_axes();
-    assert_false(written_from(axes, &first, 0));
-    assert_true(written_from(axes, &first, 0));
-    assert_true(written_from(axes, &first, 0));
+    assert_false(was_cached(axes, &first, 0));
+    assert_true(was_cached(axes, &first, 0));
+    assert_true(was_cached(axes, &first, 0));
     free(axes);
 }
 
-/* Each of the numbers that decide the weights makes another axis. */
+/* Axes that differ in any number that determines the weights are separate entries. */
 static void other_axes_differ(void **state)
 {
     (void)state;
@@ -58,38 +58,38 @@ static void other_axes_differ(void **state)
     others[2].axis.full_size++;
     others[3].start++;
     others[4].n_outputs--;
-    assert_false(written_from(axes, &first, 0));
-    assert_false(written_from(axes, &first, 1));
+    assert_false(was_cached(axes, &first, 0));
+    assert_false(was_cached(axes, &first, 1));
     for (int i = 0; i < 5; i++)
-        assert_false(written_from(axes, &others[i], 0));
+        assert_false(was_cached(axes, &others[i], 0));
     for (int i = 0; i < 5; i++)
-        assert_true(written_from(axes, &others[i], 0));
-    assert_true(written_from(axes, &first, 0));
-    assert_true(written_from(axes, &first, 1));
+        assert_true(was_cached(axes, &others[i], 0));
+    assert_true(was_cached(axes, &first, 0));
+    assert_true(was_cached(axes, &first, 1));
     free(axes);
 }
 
-static void the_longest_unused_goes(void **state)
+static void least_recently_used_is_replaced(void **state)
 {
     (void)state;
     rvit_image_axes *axes = new_axes();
     rvit_image_window window = first;
     for (int i = 0; i < RVIT_IMAGE_AXES_KEPT; i++) {
         window.axis.in_size = 640 + i;
-        assert_false(written_from(axes, &window, 0));
+        assert_false(was_cached(axes, &window, 0));
     }
-    assert_true(written_from(axes, &first, 0));
+    assert_true(was_cached(axes, &first, 0));
     window.axis.in_size = 500;
-    assert_false(written_from(axes, &window, 0)); /* in place of 641 */
-    assert_true(written_from(axes, &first, 0));
+    assert_false(was_cached(axes, &window, 0)); /* replaces 641 */
+    assert_true(was_cached(axes, &first, 0));
     window.axis.in_size = 642;
-    assert_true(written_from(axes, &window, 0));
+    assert_true(was_cached(axes, &window, 0));
     window.axis.in_size = 641;
-    assert_false(written_from(axes, &window, 0));
+    assert_false(was_cached(axes, &window, 0));
     free(axes);
 }
 
-static void long_axes_are_not_kept(void **state)
+static void long_axes_are_not_cached(void **state)
 {
     (void)state;
     rvit_image_axes *axes = new_axes();
@@ -97,14 +97,14 @@ static void long_axes_are_not_kept(void **state)
     window.axis.in_size = 40000;
     window.axis.full_size = 448;
     assert_true(rvit_image_axis_words(&window) > RVIT_IMAGE_AXIS_KEPT_WORDS);
-    assert_false(written_from(axes, &window, 0));
-    assert_false(written_from(axes, &window, 0));
+    assert_false(was_cached(axes, &window, 0));
+    assert_false(was_cached(axes, &window, 0));
     assert_int_equal(axes->clock, 0);
     free(axes);
 }
 
-/* Regions of batches of several sizes, one after another. */
-static void regions_are_the_same(void **state)
+/* The written data of several batches with different sizes is the same as without the cache. */
+static void same_data_as_without_cache(void **state)
 {
     (void)state;
     enum { N = 6, ROOM = 4 << 20 };
@@ -149,8 +149,8 @@ static void regions_are_the_same(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(axes_are_kept), cmocka_unit_test(other_axes_differ),
-                                       cmocka_unit_test(the_longest_unused_goes), cmocka_unit_test(long_axes_are_not_kept),
-                                       cmocka_unit_test(regions_are_the_same)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(axes_are_cached), cmocka_unit_test(other_axes_differ),
+                                       cmocka_unit_test(least_recently_used_is_replaced), cmocka_unit_test(long_axes_are_not_cached),
+                                       cmocka_unit_test(same_data_as_without_cache)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

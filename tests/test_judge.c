@@ -1,4 +1,6 @@
-/* The margins that verify reports for different decisions: the relative change of the scores that would give the reference's decision. */
+/* Tests the margins that verify reports for a different decision: the relative change of the scores that would give the reference's
+ * decision.
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +32,7 @@ static void expect_margin(const struct judgement *j, int64_t within, int64_t bey
         fail_msg("the margin is %.9g, expected %.9g", j->largest_margin, margin);
 }
 
-/* Scores 1.0 0.5 | 0.499 0.2: tokens 2 and 3 may swap, the others may not. Row 0 is a prefix token, always kept. */
+/* Scores 1.0 0.5 | 0.499 0.2: only tokens 2 and 3 may swap. Row 0 is a prefix token, which is always kept. */
 static void top_k(void **state)
 {
     (void)state;
@@ -60,7 +62,7 @@ static void top_k_with_prefix(void **state)
     expect_margin(&j, 0, 1, 7.0 / 8);
 }
 
-/* A score below `least` counts as `least`; if no row is above the threshold, k_min rows stay. */
+/* A score below `least` counts as `least`. If no row is above the threshold, k_min rows are kept. */
 static void score_threshold(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Command line options of the tool and the benchmarks: accepted values, and the messages for rejected ones. */
+/* Tests command line options of the tool and the benchmarks: accepted values, and the messages for rejected ones. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,7 +60,7 @@ static const struct option_table table = {.program = "program",
                                           .given_offset = offsetof(T, given),
                                           .complain = complain};
 
-/* Splits the arguments at blanks, and puts the program's name first. */
+/* Splits the arguments at spaces, and inserts the program's name first. */
 static enum option_result parse(unsigned command, const char *line, T *values, int *out_n_arguments)
 {
     const struct option_command syntax = {

@@ -1,5 +1,5 @@
-/* The orientation from unusual and damaged EXIF and XMP, equal to ImageOps.exif_transpose of Pillow 13 (python/tests/test_turned.py
-   compares the two on such files). */
+/* Tests the orientation from unusual and damaged EXIF and XMP, which equals that of ImageOps.exif_transpose in Pillow 13
+   (python/tests/test_turned.py compares the two on such files). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -261,7 +261,7 @@ static void test_damage(void **state)
     struct bytes tiff = make_tiff(false, &entry, 1);
     const struct bytes whole = tiff;
     for (size_t cut = 0; cut <= whole.size; cut++) {
-        uint8_t *copy = malloc(cut ? cut : 1); /* so that a sanitizer sees a read past the end */
+        uint8_t *copy = malloc(cut ? cut : 1); /* so that a sanitizer detects a read past the end */
         assert_non_null(copy);
         memcpy(copy, whole.data, cut);
         const int wanted = cut >= 8 + 2 + 12 ? 6 : cut >= 8 || cut == 0 ? 8 : 1; /* XMP is used if the directory is truncated */

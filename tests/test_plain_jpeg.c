@@ -1,4 +1,4 @@
-/* The check, from its markers, whether every decoder gives the same pixels for a JPEG file. */
+/* Tests the check, based on a JPEG file's markers, whether all decoders give the same pixels for it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Resampled position tables: weights computed by hand, and properties for every size. Tables of rotary positions. */
+/* Tests resampled position tables (weights computed by hand, and properties for every size) and tables of rotary positions. */
 #include "temp_file.h"
 
 #include <math.h>
@@ -75,7 +75,7 @@ static void grid_vectors(void **state)
     }
 }
 
-/* Rows sum to 1; a constant stays one; mirrored in, mirrored out; equal sizes copy the bits. */
+/* Rows sum to 1; a constant remains constant; a mirrored input gives a mirrored output; equal sizes copy the bits. */
 static void properties(void **state)
 {
     (void)state;
@@ -150,7 +150,7 @@ static void rotation_vectors(void **state)
         }
     for (int j = 0; j < 8; j++)
         assert_true(table[j] == (j < 4));
-    /* The column first, brought to a reference grid: the patch (1, 2) is at x 3 / 3 * 6 and y 2 / 2 * 4. */
+    /* The column first, scaled to a reference grid: the patch (1, 2) is at x 3 / 3 * 6 and y 2 / 2 * 4. */
     const rvit_rope_config other = {.coordinates = RVIT_ROPE_INDEX, .order = RVIT_ROPE_XY, .base = 16, .offset = 1, .reference = {4, 6}};
     static const double turned[4] = {6, 1.5, 4, 1};
     rvit_rope_fill_table(&other, 2, 3, 1, 8, table);

@@ -1,4 +1,4 @@
-/* Preprocessing from a model's configuration files: the input equals that of timm and transformers, bit for bit. */
+/* Tests preprocessing from a model's config files: the input equals that of timm and transformers, bit for bit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,14 +26,14 @@ static float values[MOST_VALUES];
 static rvit_device *device;
 static rvit_stream *stream;
 
-/* The preprocessing as the tool prints it. */
+/* The preprocessing in the tool's output format. */
 void complain(const char *subject, const char *format, ...)
 {
     (void)subject;
     (void)format;
 }
 
-static void write_beside(const char *name, const char *text)
+static void write_config_file(const char *name, const char *text)
 {
     char path[128];
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -61,7 +61,7 @@ static int tear_down(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        write_beside(names[i], NULL);
+        write_config_file(names[i], NULL);
     rvit_stream_destroy(stream);
     rvit_device_destroy(device);
     return rmdir(folder);
@@ -76,9 +76,9 @@ static rvit_image_recipe read_files(const char *config, const char *preprocessor
     rvit_class_names classes = {0};
     rvit_alloc alloc = {0};
     char path[128];
-    write_beside(names[0], config);
-    write_beside(names[1], preprocessor);
-    write_beside(names[2], open_clip);
+    write_config_file(names[0], config);
+    write_config_file(names[1], preprocessor);
+    write_config_file(names[2], open_clip);
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
     rvit_alloc_init(&alloc, NULL);
     const rvit_config_source source = {.path = path};

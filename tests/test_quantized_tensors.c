@@ -1,12 +1,12 @@
-/* Checkpoints with 8-bit weights in blocks: dequantized, loaded unchanged, or refused. */
+/* Tests checkpoints with 8-bit weights in blocks: they are dequantized, loaded unchanged, or refused. */
 #include "family_models.h"
 
 #include "core/base/quantized.h"
 
-static const char *const byte_dtypes[] = {"I8", "F8_E4M3"};
+static const char *const quantized_dtypes[] = {"I8", "F8_E4M3"};
 static const rvit_quantization kinds[] = {RVIT_QUANTIZATION_INT8, RVIT_QUANTIZATION_FP8};
 
-/* How scales are given. */
+/* The forms of scales. */
 enum { OF_ROWS = 0, FLAT = 1, ONE = 2, INPUTS = 4 };
 
 static int is_block_weight(const tensor *t)
@@ -14,8 +14,8 @@ static int is_block_weight(const tensor *t)
     return strncmp(t->name, "blocks.", 7) == 0 && t->rank == 2 && strstr(t->name, ".weight") != NULL;
 }
 
-/* Gives a weight of scratch 8 bits. */
-static void make_bytes(tensor *weight, const char *dtype, int how)
+/* Makes a weight of scratch 8-bit, with scales. */
+static void quantize_weight(tensor *weight, const char *dtype, int how)
 {
     char name[96];
     const int64_t rows = weight->shape[0];
@@ -28,17 +28,17 @@ static void make_bytes(tensor *weight, const char *dtype, int how)
     }
 }
 
-static void make_all_bytes(const char *dtype, int how)
+static void quantize_all_weights(const char *dtype, int how)
 {
     for (int i = 0, n = scratch.n; i < n; i++)
         if (is_block_weight(&scratch.tensors[i]))
-            make_bytes(&scratch.tensors[i], dtype, how);
+            quantize_weight(&scratch.tensors[i], dtype, how);
 }
 
-static void build_bytes(const char *dtype, int how)
+static void build_quantized(const char *dtype, int how)
 {
     build(&scratch, &small_geometry, "F32");
-    make_all_bytes(dtype, how);
+    quantize_all_weights(dtype, how);
 }
 
 static rvit_status create(rvit_quantization quantization, rvit_model **out)
@@ -71,12 +71,12 @@ static int64_t rows_of(const rvit_model *m, rvit_block_linear linear)
     return rvit_block_outputs(m, linear) * (linear == RVIT_BLOCK_FC1 && m->info.gated ? 2 : 1);
 }
 
-/* Quantized values times their scales must equal the weights of the unquantized model within float rounding. Returns how many rows do
-   not; these are off by half a step at most. */
-static int64_t compare(const rvit_model *bytes, const rvit_model *floats, int32_t block, rvit_block_linear linear)
+/* Quantized values times their scales must equal the weights of the unquantized model up to float rounding. Returns the number of rows that
+   do not; their error must be at most half a step. */
+static int64_t compare(const rvit_model *quantized, const rvit_model *floats, int32_t block, rvit_block_linear linear)
 {
-    const rvit_linear_weights *b = &bytes->blocks[block].linears[linear], *f = &floats->blocks[block].linears[linear];
-    const int64_t rows = rows_of(floats, linear), columns = rvit_block_inputs(floats, linear), wide = rvit_block_inputs(bytes, linear);
+    const rvit_linear_weights *b = &quantized->blocks[block].linears[linear], *f = &floats->blocks[block].linears[linear];
+    const int64_t rows = rows_of(floats, linear), columns = rvit_block_inputs(floats, linear), wide = rvit_block_inputs(quantized, linear);
     int64_t n_off = 0;
     assert_true(rvit_is_quantized(b->dtype));
     assert_int_equal(f->dtype, RVIT_F32);
@@ -92,7 +92,7 @@ static int64_t compare(const rvit_model *bytes, const rvit_model *floats, int32_
         if (off > whole * 4e-7)
             n_off++;
         if (off > 0.501)
-            fail_msg("block %d, layer %d: row %d is off by %g steps", (int)block, (int)linear, (int)r, off);
+            fail_msg("block %d, layer %d: row %d has an error of %g steps", (int)block, (int)linear, (int)r, off);
     }
     free(q);
     free(scales);
@@ -102,50 +102,50 @@ static int64_t compare(const rvit_model *bytes, const rvit_model *floats, int32_
 
 static int64_t compare_all(int k)
 {
-    rvit_model *floats = model_of(RVIT_QUANTIZATION_NONE), *bytes = model_of(kinds[k]);
+    rvit_model *floats = model_of(RVIT_QUANTIZATION_NONE), *quantized = model_of(kinds[k]);
     int64_t n_off = 0;
     for (int32_t b = 0; b < 2; b++)
         for (rvit_block_linear i = 0; i < RVIT_N_BLOCK_LINEARS; i++)
             if (k == 0 || i != RVIT_BLOCK_PROJ)
-                n_off += compare(bytes, floats, b, i);
+                n_off += compare(quantized, floats, b, i);
             else
-                assert_int_equal(bytes->blocks[b].linears[i].dtype, RVIT_F32);
+                assert_int_equal(quantized->blocks[b].linears[i].dtype, RVIT_F32);
     rvit_model_destroy(floats);
-    rvit_model_destroy(bytes);
+    rvit_model_destroy(quantized);
     return n_off;
 }
 
-/* Numbers are q * scale; a quantised model has the file's own bytes and scales. */
-static void bytes_are_taken_over(void **state)
+/* An unquantized model has weights q * scale; a quantized model has the values and scales of the file. */
+static void quantized_values_are_kept(void **state)
 {
     (void)state;
     static const int ways[] = {OF_ROWS, FLAT, ONE};
     for (int k = 0; k < 2; k++)
         for (int way = 0; way < 3; way++) {
-            build_bytes(byte_dtypes[k], ways[way]);
-            rvit_model *floats = model_of(RVIT_QUANTIZATION_NONE), *bytes = model_of(kinds[k]);
+            build_quantized(quantized_dtypes[k], ways[way]);
+            rvit_model *floats = model_of(RVIT_QUANTIZATION_NONE), *quantized = model_of(kinds[k]);
             const tensor *weight = get(&scratch, "blocks.1.mlp.fc2.weight"), *scale = get(&scratch, "blocks.1.mlp.fc2.weight_scale");
             float *w = read_view(floats->blocks[1].linears[RVIT_BLOCK_FC2].weight, 64 * 256 * 4);
-            uint8_t *q = read_view(bytes->blocks[1].linears[RVIT_BLOCK_FC2].weight, 64 * 256);
-            float *scales = read_view(bytes->blocks[1].linears[RVIT_BLOCK_FC2].scales, 64 * 4);
+            uint8_t *q = read_view(quantized->blocks[1].linears[RVIT_BLOCK_FC2].weight, 64 * 256);
+            float *scales = read_view(quantized->blocks[1].linears[RVIT_BLOCK_FC2].scales, 64 * 4);
             for (int i = 0; i < 64 * 256; i++) {
                 const float s = tensor_value(scale, ways[way] == ONE ? 0 : i / 256);
                 assert_int_equal(q[i], origin_byte(weight, i));
                 assert_true(scales[i / 256] == s);
                 assert_true(w[i] == rvit_dequantize_value(origin_byte(weight, i), k == 0 ? RVIT_I8 : RVIT_E4M3) * s);
             }
-            /* With one scale of all rows, inputs of fp8 are bounded as those of other checkpoints are. */
-            assert_int_equal(bytes->blocks[0].linears[RVIT_BLOCK_QKV].bounded, k == 1 && ways[way] == ONE);
+            /* With one scale for all rows, fp8 inputs are bounded, as with unquantized checkpoints. */
+            assert_int_equal(quantized->blocks[0].linears[RVIT_BLOCK_QKV].bounded, k == 1 && ways[way] == ONE);
             free(w);
             free(q);
             free(scales);
             rvit_model_destroy(floats);
-            rvit_model_destroy(bytes);
+            rvit_model_destroy(quantized);
             assert_int_equal(compare_all(k), 0);
         }
 }
 
-/* Two parts in place of a tensor of a block. */
+/* Splits a tensor of each block into n parts. */
 static void split(const char *from, const char *const *to, int n)
 {
     for (int i = 0, all = scratch.n; i < all; i++) {
@@ -177,14 +177,14 @@ static void build_gated(int64_t mlp)
             scratch.tensors[i].shape[0] = 2 * mlp;
 }
 
-/* Layers in parts, rows rearranged and padded, layer scales with their signs. */
-static void layers_are_put_together(void **state)
+/* Split layers, rearranged and padded rows, layer scales with signs. */
+static void split_layers_are_joined(void **state)
 {
     (void)state;
     static const char *const gates[][2] = {{"mlp.fc1_g.weight", "mlp.fc1_x.weight"}, {"mlp.fc1_g.bias", "mlp.fc1_x.bias"}};
     static const char *const weights[] = {"attn.q_proj.weight", "attn.k_proj.weight", "attn.v_proj.weight"};
     for (int k = 0; k < 2; k++) {
-        build_gated(44); /* padded to 48, and to 48 of bytes */
+        build_gated(44); /* padded to 48, also if quantized */
         split("mlp.fc1.weight", gates[0], 2);
         split("mlp.fc1.bias", gates[1], 2);
         split("attn.qkv.weight", weights, 3);
@@ -195,23 +195,23 @@ static void layers_are_put_together(void **state)
             add_block(&scratch, b, "attn.q_proj.bias", 1, 64, 0);
             add_block(&scratch, b, "attn.v_proj.bias", 1, 64, 0);
         }
-        make_all_bytes(byte_dtypes[k], OF_ROWS);
+        quantize_all_weights(quantized_dtypes[k], OF_ROWS);
         assert_int_equal(compare_all(k), 0);
-        /* Queries and keys turn in pairs of neighbours. */
+        /* Rotary pairs are neighbouring columns. */
         geometry g = small_geometry;
         g.dim = 128;
         build(&scratch, &g, "F32");
         set_config(&scratch, "{\"architecture\":\"vit_small_patch16_rope_ape_224\",\"model_args\":{\"num_heads\":2,\"embed_dim\":128,"
                              "\"depth\":2,\"init_values\":null}}");
-        make_all_bytes(byte_dtypes[k], OF_ROWS);
+        quantize_all_weights(quantized_dtypes[k], OF_ROWS);
         assert_int_equal(compare_all(k), 0);
-        /* Int8's -128 has no negative: rows with one and a layer scale below 0 are rounded anew. */
+        /* -128 has no negative in int8, so rows that contain it and have a negative layer scale are rounded again. */
         build(&scratch, &small_geometry, "F32");
         for (int b = 0; b < 2; b++) {
             add_block(&scratch, b, "ls1.gamma", 1, 64, 0);
             add_block(&scratch, b, "ls2.gamma", 1, 64, 0);
         }
-        make_all_bytes(byte_dtypes[k], ONE);
+        quantize_all_weights(quantized_dtypes[k], ONE);
         const int64_t n_off = compare_all(k);
         if (k == 0)
             assert_in_range(n_off, 1, 2 * 2 * 64 - 1);
@@ -223,18 +223,19 @@ static void layers_are_put_together(void **state)
     }
 }
 
-/* Layers that the file has in 32 bits stay so, whole layers alone have bytes; scales of inputs are the file's, of parts the largest. */
-static void files_say_what_is_quantised(void **state)
+/* Layers that are float32 in the file are not quantized, and neither are layers with an unquantized part. Input scales are those of the
+   file; of split layers, the largest. */
+static void the_file_decides_what_is_quantized(void **state)
 {
     (void)state;
     build(&scratch, &small_geometry, "F32");
-    make_bytes(get(&scratch, "blocks.0.mlp.fc1.weight"), "I8", INPUTS);
+    quantize_weight(get(&scratch, "blocks.0.mlp.fc1.weight"), "I8", INPUTS);
     rvit_model *m = model_of(RVIT_QUANTIZATION_INT8);
     for (int b = 0; b < 2; b++)
         for (int i = 0; i < RVIT_N_BLOCK_LINEARS; i++) {
-            const int bytes = b == 0 && i == RVIT_BLOCK_FC1;
-            assert_int_equal(m->blocks[b].linears[i].dtype, bytes ? RVIT_I8 : RVIT_F32);
-            assert_int_equal(m->blocks[b].linears[i].input_scale.buffer != NULL, bytes);
+            const int quantized = b == 0 && i == RVIT_BLOCK_FC1;
+            assert_int_equal(m->blocks[b].linears[i].dtype, quantized ? RVIT_I8 : RVIT_F32);
+            assert_int_equal(m->blocks[b].linears[i].input_scale.buffer != NULL, quantized);
         }
     float *scale = read_view(m->blocks[0].linears[RVIT_BLOCK_FC1].input_scale, 4);
     assert_true(*scale == tensor_value(get(&scratch, "blocks.0.mlp.fc1.input_scale"), 0));
@@ -245,9 +246,9 @@ static void files_say_what_is_quantised(void **state)
     build_gated(48);
     split("mlp.fc1.weight", gates[0], 2);
     split("mlp.fc1.bias", gates[1], 2);
-    make_bytes(get(&scratch, "blocks.0.mlp.fc1_g.weight"), "I8", INPUTS);
-    make_bytes(get(&scratch, "blocks.0.mlp.fc1_x.weight"), "I8", INPUTS);
-    make_bytes(get(&scratch, "blocks.1.mlp.fc1_x.weight"), "I8", OF_ROWS);
+    quantize_weight(get(&scratch, "blocks.0.mlp.fc1_g.weight"), "I8", INPUTS);
+    quantize_weight(get(&scratch, "blocks.0.mlp.fc1_x.weight"), "I8", INPUTS);
+    quantize_weight(get(&scratch, "blocks.1.mlp.fc1_x.weight"), "I8", OF_ROWS);
     m = model_of(RVIT_QUANTIZATION_INT8);
     assert_int_equal(m->blocks[0].linears[RVIT_BLOCK_FC1].dtype, RVIT_I8);
     assert_int_equal(m->blocks[1].linears[RVIT_BLOCK_FC1].dtype, RVIT_F32);
@@ -262,7 +263,7 @@ static void files_say_what_is_quantised(void **state)
 
 static void expect_scale(const char *name, float value, const char *word)
 {
-    build_bytes("I8", INPUTS);
+    build_quantized("I8", INPUTS);
     get(&scratch, name)->has_first = 1;
     get(&scratch, name)->first = value;
     expect_bad(NULL, RVIT_BAD_FILE, word);
@@ -277,43 +278,43 @@ static void bad_files(void **state)
         expect_scale("blocks.1.mlp.fc1.weight_scale", values[i], words[i]);
         expect_scale("blocks.0.attn.proj.input_scale", values[i], words[i]);
     }
-    build_bytes("F8_E4M3", OF_ROWS);
+    build_quantized("F8_E4M3", OF_ROWS);
     drop_name("blocks.0.attn.qkv.weight_scale");
     expect_bad(NULL, RVIT_BAD_FILE,
                "tensor 'blocks.0.attn.qkv.weight_scale' is missing: the scale of the F8_E4M3 tensor 'blocks.0.attn.qkv.weight'");
-    build_bytes("I8", OF_ROWS);
+    build_quantized("I8", OF_ROWS);
     get(&scratch, "blocks.0.attn.qkv.weight_scale")->shape[0]--;
     expect_bad(NULL, RVIT_BAD_FILE, "expected the shape [192, 1], [192] or [1], found [191, 1]");
-    build_bytes("I8", OF_ROWS); /* of groups of columns */
+    build_quantized("I8", OF_ROWS); /* scales of groups of columns */
     get(&scratch, "blocks.0.attn.qkv.weight_scale")->shape[1] = 2;
     expect_bad(NULL, RVIT_BAD_FILE, "found [192, 2]");
-    build_bytes("I8", INPUTS);
+    build_quantized("I8", INPUTS);
     get(&scratch, "blocks.0.attn.qkv.input_scale")->rank = 1;
     get(&scratch, "blocks.0.attn.qkv.input_scale")->shape[0] = 2;
     expect_bad(NULL, RVIT_BAD_FILE, "tensor 'blocks.0.attn.qkv.input_scale': expected one scale, found the shape [2]");
-    build_bytes("I8", OF_ROWS);
+    build_quantized("I8", OF_ROWS);
     strcpy(get(&scratch, "blocks.1.mlp.fc2.weight_scale")->dtype, "I32");
     expect_bad(NULL, RVIT_BAD_FILE, "tensor 'blocks.1.mlp.fc2.weight_scale': dtype is I32, expected F32, F16 or BF16");
-    build_bytes("I8", OF_ROWS);
+    build_quantized("I8", OF_ROWS);
     strcpy(get(&scratch, "blocks.1.mlp.fc2.bias")->dtype, "I8");
     expect_bad(NULL, RVIT_BAD_FILE,
                "tensor 'blocks.1.mlp.fc2.bias': dtype is I8, expected F32, F16 or BF16: only weights of linear layers");
-    build_bytes("I8", OF_ROWS);
-    make_bytes(get(&scratch, "head.weight"), "I8", OF_ROWS);
+    build_quantized("I8", OF_ROWS);
+    quantize_weight(get(&scratch, "head.weight"), "I8", OF_ROWS);
     expect_bad(NULL, RVIT_BAD_FILE, "tensor 'head.weight': dtype is I8");
-    build_bytes("I8", OF_ROWS);
+    build_quantized("I8", OF_ROWS);
     strcpy(get(&scratch, "blocks.1.attn.proj.weight")->dtype, "F8_E4M3");
     expect_bad(NULL, RVIT_BAD_FILE, "mixed 8-bit weights: this tensor is F8_E4M3, earlier ones are I8");
-    build_bytes("I8", OF_ROWS); /* asymmetric */
+    build_quantized("I8", OF_ROWS); /* asymmetric */
     add_block(&scratch, 0, "mlp.fc1.weight_zero_point", 2, 256, 1);
     expect_bad(NULL, RVIT_BAD_FILE, "unknown tensor 'blocks.0.mlp.fc1.weight_zero_point'");
     build(&scratch, &small_geometry, "F32");
     add_block(&scratch, 0, "mlp.fc1.weight_scale", 2, 256, 1);
     expect_bad(NULL, RVIT_BAD_FILE, "unknown tensor 'blocks.0.mlp.fc1.weight_scale'");
     rvit_model *m = NULL;
-    build_bytes("F8_E4M3", OF_ROWS);
+    build_quantized("F8_E4M3", OF_ROWS);
     expect_status_of(create(RVIT_QUANTIZATION_INT8, &m), RVIT_UNSUPPORTED, "its weights are fp8, but quantization is int8, expected fp8");
-    build_bytes("I8", OF_ROWS);
+    build_quantized("I8", OF_ROWS);
     expect_status_of(create(RVIT_QUANTIZATION_FP8, &m), RVIT_UNSUPPORTED, "its weights are int8, but quantization is fp8, expected int8");
 }
 
@@ -321,7 +322,7 @@ static void quantization_config(const char *fields)
 {
     char json[256];
     snprintf(json, sizeof json, "{\"architecture\":\"vit\",\"model_args\":{\"num_heads\":1},\"quantization_config\":{%s}}", fields);
-    build_bytes("I8", OF_ROWS);
+    build_quantized("I8", OF_ROWS);
     set_config(&scratch, json);
 }
 
@@ -345,7 +346,7 @@ static void formats(void **state)
         fprintf(file, "{\"producer\":{\"name\":\"modelopt\"},\"quantization\":{\"quant_algo\":\"%s\",\"exclude_modules\":[\"head\"]}}",
                 algorithms[i]);
         assert_int_equal(fclose(file), 0);
-        build_bytes("F8_E4M3", ONE | INPUTS);
+        build_quantized("F8_E4M3", ONE | INPUTS);
         if (i == 0)
             (void)good();
         else
@@ -362,12 +363,12 @@ static rvit_status update(rvit_model *m)
     return status;
 }
 
-/* Sessions have recorded which layers take bytes, and whose scales. */
+/* An update must not change which layers are quantized or have input scales, because sessions have recorded it. */
 static void updates(void **state)
 {
     (void)state;
     for (int k = 0; k < 2; k++) {
-        build_bytes(byte_dtypes[k], INPUTS);
+        build_quantized(quantized_dtypes[k], INPUTS);
         rvit_model *m = model_of(kinds[k]), *same = model_of(kinds[k]);
         get(&scratch, "blocks.0.mlp.fc1.weight")->origin++;
         get(&scratch, "blocks.0.mlp.fc1.weight_scale")->origin++;
@@ -379,15 +380,15 @@ static void updates(void **state)
         build(&scratch, &small_geometry, "F32");
         expect_status_of(update(same), RVIT_INVALID_ARGUMENT, "the kind of input scale of qkv of block 0 differs");
         build(&scratch, &small_geometry, "F32");
-        make_bytes(get(&scratch, "blocks.0.mlp.fc1.weight"), byte_dtypes[k], INPUTS);
+        quantize_weight(get(&scratch, "blocks.0.mlp.fc1.weight"), quantized_dtypes[k], INPUTS);
         expect_status_of(update(same), RVIT_INVALID_ARGUMENT, "rvit_model_update: qkv of block 0 is f32 in the checkpoint");
-        build_bytes(byte_dtypes[1 - k], INPUTS);
+        build_quantized(quantized_dtypes[1 - k], INPUTS);
         expect_status_of(update(same), RVIT_UNSUPPORTED, "its weights are");
         rvit_model_destroy(same);
     }
     build(&scratch, &small_geometry, "F32");
     rvit_model *floats = model_of(RVIT_QUANTIZATION_NONE);
-    build_bytes("I8", OF_ROWS);
+    build_quantized("I8", OF_ROWS);
     assert_int_equal(update(floats), RVIT_OK);
     expect_same_weights(floats, model_of(RVIT_QUANTIZATION_NONE));
 }
@@ -395,7 +396,7 @@ static void updates(void **state)
 static void failed_allocations(void **state)
 {
     (void)state;
-    build_bytes("I8", OF_ROWS);
+    build_quantized("I8", OF_ROWS);
     rvit_checkpoint *checkpoint = open_with(NULL);
     const tensor *weight = get(&scratch, "blocks.0.attn.proj.weight");
     const int64_t n = weight->shape[0] * weight->shape[1];
@@ -422,9 +423,9 @@ static void failed_allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_taken_over),
-        cmocka_unit_test(layers_are_put_together),
-        cmocka_unit_test(files_say_what_is_quantised),
+        cmocka_unit_test(quantized_values_are_kept),
+        cmocka_unit_test(split_layers_are_joined),
+        cmocka_unit_test(the_file_decides_what_is_quantized),
         cmocka_unit_test(bad_files),
         cmocka_unit_test(formats),
         cmocka_unit_test(updates),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""raggedvit verify --reference with models of timm and transformers: right, and not right with a different activation.
+"""Tests raggedvit verify --reference with models of timm and transformers: it passes, and fails with a wrong activation.
 
-usage: test_reference.py RAGGEDVIT; exits 77 if these libraries are not installed.
+usage: test_reference.py RAGGEDVIT; exits with 77 if these libraries are not installed.
 """
 import argparse
 import json
@@ -52,7 +52,7 @@ def randomize(model):
 
 
 def dump(first, *arguments):
-    """Runs the first dump as a command, which takes seconds to start, and the others in this process."""
+    """Runs the first dump as a command and the others in this process, because a command takes seconds to start."""
     arguments = ["--n-images", "3", *map(str, arguments)]
     if first:
         subprocess.run([sys.executable, str(ROOT / "tools/reference/dump_reference.py"), *arguments], check=True)
@@ -61,7 +61,7 @@ def dump(first, *arguments):
 
 
 def verify(tool, name, model, dump_file, other):
-    """Checks that the model is right in f32 and f16, and not right with another activation."""
+    """Checks that verify passes in f32 and f16, and fails with another activation."""
     failures = 0
     command = [tool, "verify", str(model), "--backend", "cpu", "--reference", str(dump_file), "--json"]
     for more, code in (([], 0), (["--dtype", "f16"], 0), (["--activation", other], 1)):

@@ -1,4 +1,4 @@
-"""tools/rooms.py: what is a cycle or a forbidden include, and what only looks like one."""
+"""Tests that tools/rooms.py finds cycles and forbidden includes, and reports nothing else."""
 import contextlib
 import io
 import pathlib
@@ -13,7 +13,7 @@ import rooms  # noqa: E402
 
 class RoomsTest(unittest.TestCase):
     def check(self, files, *expected):
-        """Compares the lines that rooms.py prints about these files, without the last, with the expected ones."""
+        """Compares the lines that rooms.py prints for these files, except the last, with the expected ones."""
         with tempfile.TemporaryDirectory() as folder:
             for name, text in files.items():
                 path = pathlib.Path(folder, name)
@@ -44,7 +44,7 @@ class RoomsTest(unittest.TestCase):
                     "core/b.c": self.B % "TWICE(x)"},
                    "cycle of 2:", "core/a -> core/b: b", "core/b -> core/a: a")
 
-    def test_rows_of_a_table(self):
+    def test_x_macros(self):
         rows = '#define OP(name) %sop_##name(%sx);\n#include "ops.def"\n'
         self.check({"core/ops.def": "OP(one)\nOP(two)\n", "core/all.h": rows % ("void ", "int ") + "void run(int x);\n",
                     "core/run.c": '#include "all.h"\nvoid run(int x)\n{\n' + rows % ("", "") + "}\n",

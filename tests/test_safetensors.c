@@ -1,4 +1,4 @@
-/* The reader of .safetensors files: accepted files, refusals with their messages, and no leaks. */
+/* Tests the reader of .safetensors files: accepted files, refusals with their messages, and leaks. */
 #include "temp_file.h"
 
 #include <sys/stat.h>
@@ -23,7 +23,7 @@ static rvit_status open_path(const char *path, rvit_safetensors **out)
     return rvit_safetensors_open(path, &alloc, out);
 }
 
-/* Opens what lies at temp_path, expects a failure that leaves nothing behind. */
+/* Opens the file at temp_path, and expects a failure without leaks. */
 static void expect_bad(const char *word, const char *label)
 {
     memory = (counter){0, 0, -1};
@@ -340,7 +340,7 @@ static void bad_headers(void **state)
     expect_bad("NUL at byte", "NUL after a number");
 }
 
-/* Text that grows. */
+/* A text buffer that grows. */
 typedef struct text {
     char *chars;
     size_t size, capacity;
@@ -449,7 +449,7 @@ static void shuffled(void **state)
     close_file(file);
 }
 
-/* Every value of every byte before the data: a parse that holds together, or a status. */
+/* Tries every value of every byte before the data: the result is consistent, or an error. */
 static void mutations(void **state)
 {
     (void)state;
@@ -482,7 +482,7 @@ static void mutations(void **state)
         assert_int_equal(pwrite(fd, &whole[i], 1, i), 1);
     }
     close(fd);
-    /* Good are another name of one character ('"' and '\\' are none, DEL is), I32 and U32, and the shape [] with any of 4 blanks in it. */
+    /* Valid results: another one-character name (not '"' or '\\', but DEL), I32 and U32, and the shape [] with one of 4 blanks in it. */
     assert_int_equal(n_good, 93 + 2 + 4);
 }
 
@@ -515,7 +515,7 @@ static void harmless_messages(void **state)
     assert_string_equal(out, "\\xe2\\x80\\xae");
     rvit_printable(out, sizeof out, "\xe0\x80\x9b"); /* an escape in three bytes */
     assert_string_equal(out, "\\xe0\\x80\\x9b");
-    rvit_printable(out, sizeof out, "\xed\xa0\x80"); /* half of a pair */
+    rvit_printable(out, sizeof out, "\xed\xa0\x80"); /* half of a surrogate pair */
     assert_string_equal(out, "\\xed\\xa0\\x80");
 }
 
@@ -571,7 +571,7 @@ static void changed_files(void **state)
         close_file(file);
     }
 
-    /* A file that is replaced is still the one that was opened. */
+    /* If the file is replaced, the opened one is still read. */
     write_header(GOOD, one, 4);
     rvit_safetensors *file = expect_good();
     unlink(temp_path);
@@ -604,7 +604,7 @@ static void failed_allocations(void **state)
     assert_true(i >= 5);
 }
 
-/* The public face: values of every float type, and calls that break its rules. */
+/* The public API: values of every float type, and invalid calls. */
 static void tensors(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Checkpoints in several files with an index are read as one; invalid indices are refused. */
+/* Tests checkpoints in several files with an index: they are read as one, and invalid indices are refused. */
 #include "checkpoint_file.h"
 
 #include <sys/stat.h>
@@ -12,7 +12,7 @@ static char index_path[128];
 static counter memory;
 static const char *const shard_names[] = {"a-1.safetensors", "a-2.safetensors", "a-3.safetensors"};
 
-/* Writes every n_shards-th tensor, from shard on, to the shard's file; extra: one more, or NULL. */
+/* Writes every n_shards-th tensor, starting at `shard`, to the shard's file; extra: an additional tensor, or NULL. */
 static void write_shard(int shard, int n_shards, const char *extra)
 {
     part.n = 0;
@@ -41,7 +41,7 @@ static void write_text(const char *text, size_t size)
     close(fd);
 }
 
-/* An index that names the n shards; what: instead of the shard, the file of the tensor at position which, as JSON. */
+/* Writes an index of n shards. what: JSON that replaces the file name of tensor `which`. */
 static void write_index(int n, int which, const char *what)
 {
     char text[8192];
@@ -219,7 +219,7 @@ static void failed_allocations(void **state)
     assert_true(i > 20);
 }
 
-/* Bytes of the index changed at random: a checkpoint, or a status. */
+/* Random changes to bytes of the index give a valid checkpoint or an error. */
 static void mutations(void **state)
 {
     (void)state;

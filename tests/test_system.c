@@ -1,5 +1,5 @@
-/* How much of the machine a process may use, on simulated machines and on this one, and the consequences: threads that spin, requests
-   for memory that are refused. */
+/* Tests how much of the machine a process may use, on simulated machines and on this one, and the consequences: spinning threads and
+   refused allocations. */
 #include <ftw.h>
 #include <inttypes.h>
 #include <setjmp.h>
@@ -49,7 +49,7 @@ static int remove_root(void **state)
     return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Writes a file of the made-up machine, folders included. */
+/* Writes a file of the simulated machine, and creates its folders. */
 static void file(const char *path, const char *text)
 {
     char full[512];
@@ -83,7 +83,7 @@ static void no_groups(void **state)
     ASSERT_MEMORY(0, INT64_MAX);
     assert_true(rvit_available_memory(root) == INT64_MAX);
     assert_int_equal(rvit_usable_processors(root), rvit_usable_processors("/nonexistent"));
-    /* The group is there and limits nothing; the mount is not there. */
+    /* The group exists but has no limits; the mount does not exist. */
     machine("0::/a\n", MOUNTS_2);
     file("/sys/fs/cgroup/a/cpu.max", "max 100000\n");
     file("/sys/fs/cgroup/a/memory.max", "max\n");
@@ -127,7 +127,7 @@ static void quota_of_version_2(void **state)
         if (got != cases[i].wanted)
             fail_msg("cpu.max \"%s\": %" PRId64 " processors", cases[i].text, got);
     }
-    /* The tightest of the group and its ancestors. */
+    /* The smallest limit of the group and its ancestors applies. */
     file("/sys/fs/cgroup/a/b/cpu.max", "400000 100000\n");
     file("/sys/fs/cgroup/a/cpu.max", "250000 100000\n");
     file("/sys/fs/cgroup/ab/cpu.max", "1 100000\n");
@@ -159,7 +159,7 @@ static void quota_of_version_1(void **state)
     file("/sys/fs/cgroup/cpuset/outer/cpu.cfs_quota_us", "1\n");
     file("/sys/fs/cgroup/cpuset/outer/cpu.cfs_period_us", "100000\n");
     ASSERT_PROCESSORS(7);
-    /* In a container: the mount begins at the container's group, and shows nothing of the next one's. */
+    /* In a container the mount begins at the container's group and does not contain other groups. */
     machine("1:cpu:/docker/12\n", "32 31 0:29 /docker/1 /elsewhere rw - cgroup cgroup rw,cpu\n"
                                   "32 31 0:29 /docker/12 /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n");
     file("/elsewhere/cpu.cfs_quota_us", "100000\n");
@@ -172,7 +172,7 @@ static void quota_of_version_1(void **state)
     ASSERT_PROCESSORS(INT64_MAX);
 }
 
-/* Neither a crash nor a limit. */
+/* Invalid files give no limit and no crash. */
 static void garbage(void **state)
 {
     (void)state;
@@ -196,7 +196,7 @@ static void garbage(void **state)
             assert_true(rvit_available_memory(root) == INT64_MAX);
         }
     free(text);
-    /* A line that is too long hides none of the others. */
+    /* A line that is too long does not hide others. */
     machine("0::/a\n", MOUNTS_2);
     FILE *out = NULL;
     char path[128];
@@ -214,15 +214,15 @@ static void memory_of_version_2(void **state)
     (void)state;
     machine("0::/a/b\n", MOUNTS_2);
     file("/sys/fs/cgroup/a/b/memory.max", "1000000\n");
-    ASSERT_MEMORY(0, INT64_MAX); /* the usage is not known */
+    ASSERT_MEMORY(0, INT64_MAX); /* the usage is unknown */
     file("/sys/fs/cgroup/a/b/memory.current", "900000\n");
     ASSERT_MEMORY(0, 100000);
-    /* Files in the page cache give way. */
+    /* The page cache counts as available. */
     file("/sys/fs/cgroup/a/b/memory.stat", "anon 1\nfile 500000\ninactive_file 300000\nactive_file 200000\n");
     ASSERT_MEMORY(0, 600000);
     file("/sys/fs/cgroup/a/b/memory.stat", "inactive_file 999999999\n");
     ASSERT_MEMORY(0, 1000000);
-    /* Swap, as much as the group may have. */
+    /* Swap counts up to the group's limit. */
     file("/sys/fs/cgroup/a/b/memory.stat", "");
     ASSERT_MEMORY(5000, 105000);
     file("/sys/fs/cgroup/a/b/memory.swap.max", "3000\n");
@@ -297,8 +297,8 @@ static void affinity(void **state)
 #endif
 }
 
-/* Spins until it must sleep; how long that took. */
-static int64_t wait_in_vain(rvit_cpu_spin *spin, int64_t *now)
+/* Spins without success until it must sleep, and returns the time. */
+static int64_t spin_until_sleep(rvit_cpu_spin *spin, int64_t *now)
 {
     const int64_t begin = *now;
     while (rvit_cpu_spin_goes_on(spin, *now))
@@ -313,11 +313,11 @@ static void spinning(void **state)
     int64_t now = 1000000;
     /* More threads than processors. */
     rvit_cpu_spin_init(&spin, 2, 1);
-    assert_true(wait_in_vain(&spin, &now) == 0);
+    assert_true(spin_until_sleep(&spin, &now) == 0);
     now = INT64_MAX / 2;
-    assert_true(wait_in_vain(&spin, &now) == 0);
+    assert_true(spin_until_sleep(&spin, &now) == 0);
 
-    /* A hundred waits that end for one in vain, as in forwards with pauses between them: each spins. */
+    /* A hundred successful waits for each unsuccessful one, as in forwards with pauses between them: each spins. */
     now = 0;
     rvit_cpu_spin_init(&spin, 2, 2);
     for (int forward = 0; forward < 50; forward++) {
@@ -326,27 +326,27 @@ static void spinning(void **state)
                 assert_true(rvit_cpu_spin_goes_on(&spin, now));
             rvit_cpu_spin_found(&spin);
         }
-        assert_true(wait_in_vain(&spin, &now) == RVIT_CPU_SPIN_TIME);
+        assert_true(spin_until_sleep(&spin, &now) == RVIT_CPU_SPIN_TIME);
         now += 10 * 1000 * 1000;
     }
 
-    /* Nothing but waits in vain: soon they take next to no time, and the rests grow to the longest. */
+    /* Only unsuccessful waits: they soon take nearly no time, and the pauses without spinning grow to the longest. */
     int64_t begin = now, spent = 0;
     while (now - begin < INT64_C(10000000000)) {
-        spent += wait_in_vain(&spin, &now);
+        spent += spin_until_sleep(&spin, &now);
         now += 1000 * 1000;
     }
     assert_true(spent < 60 * RVIT_CPU_SPIN_TIME);
     assert_true(spin.rest == RVIT_CPU_SPIN_LONGEST_REST);
 
-    /* Work that is there at once is no reason to spin. */
+    /* Work that is available immediately is no reason to spin. */
     now = spin.resume;
     for (int i = 0; i < 100; i++)
         rvit_cpu_spin_found(&spin);
-    assert_true(wait_in_vain(&spin, &now) == RVIT_CPU_SPIN_TIME);
-    assert_true(wait_in_vain(&spin, &now) == 0);
+    assert_true(spin_until_sleep(&spin, &now) == RVIT_CPU_SPIN_TIME);
+    assert_true(spin_until_sleep(&spin, &now) == 0);
 
-    /* Waits end again: it spins, and the next rest is a short one. */
+    /* Waits succeed again: it spins, and the next pause is short. */
     now = spin.resume;
     begin = now;
     while (now - begin <= 2 * (int64_t)RVIT_CPU_SPIN_LONGEST_REST) {
@@ -354,12 +354,12 @@ static void spinning(void **state)
             assert_true(rvit_cpu_spin_goes_on(&spin, now));
         rvit_cpu_spin_found(&spin);
     }
-    while (wait_in_vain(&spin, &now) > 0)
+    while (spin_until_sleep(&spin, &now) > 0)
         ;
     assert_true(spin.rest == RVIT_CPU_SPIN_REST);
 }
 
-/* Bytes of address space that the process has. */
+/* The size of the process's address space in bytes. */
 static int64_t address_space(void)
 {
     int64_t pages = 0;
@@ -367,9 +367,9 @@ static int64_t address_space(void)
     return pages * sysconf(_SC_PAGESIZE);
 }
 
-/* A buffer as large as the machine, which systems that overcommit grant, is refused with numbers. Should the refusal be missing, the
-   limit on addresses keeps the test from taking all memory. */
-static void more_than_there_is(void **state)
+/* A buffer as large as the machine's memory, which a system with overcommit would grant, is refused with numbers. If the refusal fails, the
+   limit on address space keeps the test from using all memory. */
+static void buffer_as_large_as_the_machine(void **state)
 {
     (void)state;
     int64_t total = 0, swap = 0;
@@ -407,9 +407,11 @@ int main(void)
 {
 #define IN_ROOT(function) cmocka_unit_test_setup_teardown(function, make_root, remove_root)
     const struct CMUnitTest tests[] = {
-        IN_ROOT(no_groups),           IN_ROOT(quota_of_version_2),          IN_ROOT(quota_of_version_1),  IN_ROOT(garbage),
-        IN_ROOT(memory_of_version_2), IN_ROOT(memory_of_version_1),         IN_ROOT(memory_of_a_machine), IN_ROOT(affinity),
-        cmocka_unit_test(spinning),   cmocka_unit_test(more_than_there_is),
+        IN_ROOT(no_groups),           IN_ROOT(quota_of_version_2),
+        IN_ROOT(quota_of_version_1),  IN_ROOT(garbage),
+        IN_ROOT(memory_of_version_2), IN_ROOT(memory_of_version_1),
+        IN_ROOT(memory_of_a_machine), IN_ROOT(affinity),
+        cmocka_unit_test(spinning),   cmocka_unit_test(buffer_as_large_as_the_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

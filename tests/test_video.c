@@ -1,4 +1,4 @@
-/* Conversion of raw video frames to RGB, against the equations of BT.601 and BT.709 in float64. */
+/* Compares the conversion of raw video frames to RGB with the equations of BT.601 and BT.709 in float64. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +38,7 @@ static struct image new_image(const struct video *video)
     return out;
 }
 
-/* All luma values with every fifth value of each chroma, which includes both ends and the middle. */
+/* All luma values with every fifth value of each chroma component, which includes both ends and the middle. */
 static void test_equations(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* usage: unload [PLUGIN LIBRARY]... Loads each plugin (unload_plugin.c), lets it start a device's threads, and unloads it. LIBRARY, the
-   file that has the code of the threads, must stay where it is. */
+   file that contains the code of the threads, must remain in memory. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,10 +30,10 @@ int main(int n, char **files)
         }
         if (dlclose(plugin) != 0)
             return 1;
-        /* Long enough for the threads to look for work, and to go to sleep. */
+        /* Long enough for the threads to spin and then go to sleep. */
         nanosleep(&(struct timespec){0, 100000000}, NULL);
         if (!is_mapped(files[i + 1])) {
-            printf("%s is gone, and its threads run\n", files[i + 1]);
+            printf("%s was unmapped while its threads run\n", files[i + 1]);
             return 1;
         }
     }

@@ -1,4 +1,4 @@
-/* A plugin that leaves a device behind: linked with the shared library, and with the static one. */
+/* A plugin that never destroys its device. It is linked once with the shared library and once with the static one. */
 #include <raggedvit/raggedvit.h>
 
 __attribute__((visibility("default"))) int plugin_start(void);

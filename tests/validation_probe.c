@@ -1,7 +1,7 @@
-/* Breaks two rules of Vulkan on purpose, so that the validation layer must complain: a buffer of size 0, and two writes of one buffer
-   without a barrier between them. tests/validation.sh looks for both complaints before it believes a clean run.
+/* Breaks two rules of Vulkan on purpose, which the validation layer must report: a buffer of size 0, and two writes of one buffer without a
+   barrier between them. tests/validation.sh checks for both reports before it trusts a run without any.
 
-   Exits 77 if there is no Vulkan device or no validation layer, 0 once both rules are broken, 1 if it cannot get that far. */
+   Exits with 77 if there is no Vulkan device or no validation layer, 0 if both rules were broken, 1 on other failures. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -112,7 +112,7 @@ int main(void)
         return skip("VK_LAYER_KHRONOS_validation is not installed");
     gpu g = {NULL, NULL, NULL};
     if (!make_instance())
-        return skip("no Vulkan instance can be made");
+        return skip("cannot create a Vulkan instance");
     if (!make_device(&g))
         return skip("there is no Vulkan device");
     const VkBuffer empty = make_buffer(&g, 0);

@@ -44,7 +44,7 @@ void random_shuffle(int32_t *values, int32_t n)
     }
 }
 
-/* By the definition of e4m3fn, not by core/base/e4m3.h. */
+/* Follows the definition of e4m3fn and does not use core/base/e4m3.h, so that tests are independent of it. */
 static float of_e4m3(uint8_t byte)
 {
     const int exponent = byte >> 3 & 15, fraction = byte & 7;
@@ -130,7 +130,7 @@ void check_close_sums(const char *what, rvit_dtype stored, const float *got, con
     plain_error = fmax(plain_error, unit_in_the_last_place(stored, largest) / 2);
     const double limit = 2 * plain_error + 0x1p-21 * largest;
     if (n > 0 && !(error <= limit))
-        fail_msg("%s: element %lld of %lld is %.9g, should be %.9g: off by %.3g, twice the plain error is %.3g", what, (long long)worst,
+        fail_msg("%s: element %lld of %lld is %.9g, should be %.9g: the error is %.3g, the limit is %.3g", what, (long long)worst,
                  (long long)n, (double)got[worst], exact[worst], error, limit);
 }
 
