@@ -1,4 +1,4 @@
-/* Records call stacks of allocations that a test made fail, as addresses in the program, in the file RVIT_TEST_ALLOCATION_SITES.
+/* Appends the call stack of an allocation that a test made fail to the file RVIT_TEST_ALLOCATION_SITES, as addresses in the program.
    tests/allocation_sites.sh reports the sites that no test has reached. */
 #ifndef RVIT_TESTS_ALLOCATION_SITES_H
 #define RVIT_TESTS_ALLOCATION_SITES_H

@@ -1,5 +1,5 @@
-# Checks that some test has made each allocation site of the library fail: compares the sites in the source with those that the
-# programs reached. Needs line numbers in the programs (-g1).
+# Checks that a test makes each allocation site of the library fail: compares the sites in the source with those that the programs reached.
+# Needs line numbers in the programs (-g1).
 #
 # usage: sh allocation_sites.sh SOURCE_DIR "BACKEND..." PROGRAM_DIR
 source=$1 backends=$2 programs=$3
@@ -32,4 +32,4 @@ grep -rnE --include='*.c' 'rvit_alloc_(new|array)\(' $folders | grep -v '^core/b
     sort >"$work/sites"
 sort -u "$work/reached" | comm -23 "$work/sites" - >"$work/missed"
 echo "$(($(wc -l <"$work/sites") - $(wc -l <"$work/missed"))) of $(wc -l <"$work/sites") allocation sites of $folders made to fail"
-[ ! -s "$work/missed" ] || { echo "never:"; cat "$work/missed"; exit 1; }
+[ ! -s "$work/missed" ] || { echo "not made to fail:"; cat "$work/missed"; exit 1; }

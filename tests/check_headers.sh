@@ -1,7 +1,7 @@
 #!/bin/sh
 # usage: check_headers.sh CC CXX INCLUDE_DIR
-# Checks that every public header compiles without warnings as C99 and C++17 when it is the only one and is included twice, that every
-# initialiser compiles, and that no other header declares names of experimental.h.
+# Checks that every public header compiles without warnings as C99 and C++17, by itself and included twice; that every initialiser compiles;
+# and that no other header declares names of experimental.h.
 set -eu
 cc=$1 cxx=$2 include=$3
 work=$(mktemp -d)
@@ -52,11 +52,11 @@ compile "the use of the initialisers" "$work/initialisers"
     done
     [ "$i" -ge 10 ] || { echo "only $i names found in experimental.h" >&2; exit 1; }
 } >"$work/experimental.c"
-compile "code that has the names of experimental.h for its own" "$work/experimental"
+compile "code that uses the names of experimental.h for variables" "$work/experimental"
 
 [ "$n" -ge 9 ] || { echo "only $n headers found in $include"; exit 1; }
 if [ -z "$cxx" ]; then
-    echo "$n headers compile as C99; no C++ compiler here, so C++17 was not tried"
+    echo "$n headers compile as C99; C++17 was not tested, because there is no C++ compiler"
     exit 77
 fi
-echo "$n headers compile by themselves as C99 and as C++17"
+echo "$n headers compile by themselves as C99 and C++17"

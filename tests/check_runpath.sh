@@ -1,7 +1,7 @@
 #!/bin/sh
 # usage: check_runpath.sh FOLDER...
 # Checks that the run paths of all programs and shared libraries below the folders are absolute or relative to $ORIGIN. The dynamic linker
-# resolves an empty or relative entry in the current folder, where anybody could place a library.
+# resolves other entries in the current folder, where anybody could place a library.
 set -eu
 failed=0
 for folder; do

@@ -14,7 +14,7 @@ exported=$(printf '%s\n' "$versioned" | sed 's/@.*//')
 n=$(printf '%s\n' "$exported" | grep -c '^rvit_' || true)
 [ "$n" -ge 40 ] || { echo "$shared exports only $n functions"; failed=1; }
 foreign=$(printf '%s\n' "$exported" | grep -v '^rvit_' || true)
-[ -z "$foreign" ] || { echo "$shared exports what is not rvit_*:"; echo "$foreign"; failed=1; }
+[ -z "$foreign" ] || { echo "$shared exports symbols other than rvit_*:"; echo "$foreign"; failed=1; }
 
 for binary in "$shared" ${program:+"$program"}; do
     needed=$(readelf -d "$binary" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')

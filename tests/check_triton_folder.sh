@@ -10,19 +10,19 @@ exported=$(nm -D --defined-only "$module" | awk '{print $NF}')
 n=$(printf '%s\n' "$exported" | grep -c '^TRITONBACKEND_' || true)
 [ "$n" -eq 13 ] || { echo "$module exports $n entry points, not 13"; failed=1; }
 foreign=$(printf '%s\n' "$exported" | grep -v '^TRITONBACKEND_' || true)
-[ -z "$foreign" ] || { echo "$module exports what is not TRITONBACKEND_*:"; echo "$foreign"; failed=1; }
+[ -z "$foreign" ] || { echo "$module exports symbols other than TRITONBACKEND_*:"; echo "$foreign"; failed=1; }
 
 undefined=$(nm -D --undefined-only "$module" | awk '$1 == "U" {print $2}')
-asked=TRITONSERVER_ErrorNew
-printf '%s\n' "$undefined" | grep -q "^$asked\$" || { echo "$module does not ask the server for $asked"; failed=1; }
+imported=TRITONSERVER_ErrorNew
+printf '%s\n' "$undefined" | grep -q "^$imported\$" || { echo "$module does not import $imported from the server"; failed=1; }
 # Symbols of other libraries have a version or come from the folder: libwebp and parts of zlib have no versions.
-beside=$(find "$folder" -name 'lib*.so.*' -exec nm -D --defined-only {} + | awk '{sub("@.*", "", $NF); print $NF}')
-foreign=$(printf '%s\n' "$undefined" | grep -v '@' | grep -vE '^(TRITON|__(asan|ubsan|tsan|sanitizer)_)' | grep -vxF "$beside" || true)
-[ -z "$foreign" ] || { echo "$module needs what no library defines:"; echo "$foreign"; failed=1; }
+bundled=$(find "$folder" -name 'lib*.so.*' -exec nm -D --defined-only {} + | awk '{sub("@.*", "", $NF); print $NF}')
+foreign=$(printf '%s\n' "$undefined" | grep -v '@' | grep -vE '^(TRITON|__(asan|ubsan|tsan|sanitizer)_)' | grep -vxF "$bundled" || true)
+[ -z "$foreign" ] || { echo "$module needs symbols that no library defines:"; echo "$foreign"; failed=1; }
 
 link=$folder/batchstrategy.so
-[ "$(readlink "$link")" = libtriton_raggedvit.so ] || { echo "$link is no link to the module"; failed=1; }
-readelf -d "$module" | grep -q 'R.*PATH.*\[\$ORIGIN\]' || { echo "$module does not look for libraries beside it"; failed=1; }
+[ "$(readlink "$link")" = libtriton_raggedvit.so ] || { echo "$link is not a link to the module"; failed=1; }
+readelf -d "$module" | grep -q 'R.*PATH.*\[\$ORIGIN\]' || { echo "$module does not search its own folder for libraries"; failed=1; }
 for binary in "$folder"/lib*.so*; do
     for needed in $(readelf -d "$binary" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
         case $needed in

@@ -1,4 +1,5 @@
-# Shared by the tests of the command line tool. Sourced with RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER; json_get is next to RAGGEDVIT.
+# Functions for the tests of the command line tool, which source this file with the arguments RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER.
+# json_get is in the folder of RAGGEDVIT.
 set -u
 # Short paths without spaces, because the tests split lists of arguments at spaces.
 short=$(mktemp -d /tmp/raggedvit-cli.XXXXXX) || exit 1

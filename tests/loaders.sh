@@ -1,6 +1,6 @@
 #!/bin/sh
 # usage: loaders.sh RAGGEDVIT LIBRARY.a INCLUDE FOLDER CC LIBRARIES...
-# With false drivers, and in a program that can open none, the tool must list the devices with the reason and choose the CPU.
+# With broken drivers, the tool must list each device with a reason and choose the CPU, and so must a static program, which can open none.
 set -eu
 tool=$1 archive=$2 include=$3 folder=$4/loaders cc=$5
 shift 5
@@ -11,10 +11,10 @@ mkdir -p "$folder"
 make() { $cc -shared -fPIC -x c - -o "$folder/$1" -Wl,-soname,"$1"; }
 # expect NOTE: devices chooses the CPU and prints NOTE for the unusable device
 expect() {
-    said=$(LD_LIBRARY_PATH=$folder "$tool" devices) || { echo "devices ends with $? where it should say: $1"; exit 1; }
-    case $said in
+    output=$(LD_LIBRARY_PATH=$folder "$tool" devices) || { echo "devices exits with $?, expected the note: $1"; exit 1; }
+    case $output in
     *"$1"*'* cpu'*) ;;
-    *) echo "not listed: $1"; echo "$said"; exit 1 ;;
+    *) echo "not listed: $1"; echo "$output"; exit 1 ;;
     esac
 }
 
@@ -72,9 +72,9 @@ int main(void)
 }
 END
 if $cc -static "$folder/static.c" -I"$include" "$archive" "$@" -o "$folder/static" 2>"$folder/why"; then
-    said=$("$folder/static") || { echo "a program linked with -static ends with $?"; exit 1; }
+    output=$("$folder/static") || { echo "a program linked with -static exits with $?"; exit 1; }
     case $listed in *"vulkan  -  not in this build"*) ;; *)
-        case $said in *'vulkan -1 Vulkan: a program linked with -static'*) ;; *) echo "$said"; exit 1 ;; esac ;;
+        case $output in *'vulkan -1 Vulkan: a program linked with -static'*) ;; *) echo "$output"; exit 1 ;; esac ;;
     esac
 else
     echo "not linked with -static: $(tail -n 1 "$folder/why")"

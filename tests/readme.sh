@@ -9,20 +9,20 @@ trap 'rm -rf "$work"' EXIT
 fail() { echo "readme: $*" >&2; exit 1; }
 skip() { echo "skipped: $1"; exit 77; }
 
-# The lines of the one block that is fenced by this word.
+# Prints the only code block with this language.
 block() {
-    [ "$(grep -cx "\`\`\`$1" "$source/README.md")" = 1 ] || fail "README.md has not exactly one block of $1"
+    [ "$(grep -cx "\`\`\`$1" "$source/README.md")" = 1 ] || fail "README.md must have exactly one block of $1"
     sed -n "/^\`\`\`$1\$/,/^\`\`\`\$/p" "$source/README.md" | sed '1d;$d'
 }
 # at_most LINES FILE WHAT
-at_most() { [ "$(wc -l <"$2")" -le "$1" ] || fail "$3 has $(wc -l <"$2") lines; at most $1 are wanted"; }
+at_most() { [ "$(wc -l <"$2")" -le "$1" ] || fail "$3 has $(wc -l <"$2") lines; at most $1 are allowed"; }
 
 block python >"$work/app.py"
 block c >"$work/app.c"
 block sh >"$work/commands"
 at_most 150 "$source/README.md" README.md
-at_most 6 "$work/app.py" "its Python"
-at_most 21 "$work/app.c" "its C"
+at_most 6 "$work/app.py" "its Python program"
+at_most 21 "$work/app.c" "its C program"
 
 # The commands expect the folders of the source tree and build/release in the current folder, python3 and cc in PATH.
 mkdir -p "$work/bin" "$work/build/release"
@@ -52,4 +52,4 @@ cd "$work"
 export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"
 PATH=$work/bin:$PATH bash -euo pipefail run | tee output
 # keep 0.5 leaves 98 of 197 tokens, or 99 if the CLS token is not among the best.
-grep -qE '^9[89] of 197 tokens kept$' output || fail "the program has not said that it kept half of the tokens"
+grep -qE '^9[89] of 197 tokens kept$' output || fail "the program does not report that it kept half of the tokens"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The command line tool: its output, exit codes and error messages. CPU only.
+# Tests the output, exit codes and error messages of the command line tool, on the CPU.
 # usage: test_cli.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER      (json_get is in the folder of RAGGEDVIT)
 . "$(dirname "$0")/cli_checks.sh"
 
@@ -106,7 +106,7 @@ done < <(sed -n 's/^  [0-9]  //p' "$folder/out")
 for command in $(sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$folder/out"); do
     expect 0 "$command" --help
     [ "$(options_of "$command")" = "$(sed -nE 's/^  --([a-z-]+).*/\1/p' "$folder/out" | grep -vx help)" ] ||
-        fail "other options in the manual page than in the help ($command)"
+        fail "the options in the manual page differ from those in the help ($command)"
 done
 if command -v groff >/dev/null; then
     groff -man -ww -z "$folder/manual" >"$folder/out" 2>"$folder/err"
@@ -274,9 +274,9 @@ for policy in "l2" "l2-threshold --threshold 40" "evit" "evit-fused" "evit-paper
     for stage in $(seq 0 $((stages - 1))); do
         kept "$stage" >"$folder/after" || fail "kept of stage $stage ($policy)"
         sort -nuc "$folder/after" || fail "kept of stage $stage is not ascending ($policy)"
-        [ -z "$(comm -13 <(sort "$folder/before") <(sort "$folder/after"))" ] || fail "stage $stage has dropped patches ($policy)"
+        [ -z "$(comm -13 <(sort "$folder/before") <(sort "$folder/after"))" ] || fail "stage $stage keeps dropped patches ($policy)"
         tokens=$("$json_get" "images.0.tokens_kept.$stage" <"$folder/out")
-        # Besides the patches there are the CLS token, and with evit-fused the fused tokens.
+        # Other tokens are the CLS token and, with evit-fused, the fused tokens.
         extra=$((tokens - $(wc -l <"$folder/after")))
         if [ "$policy" = evit-fused ]; then
             [ $extra -ge 2 ] && [ $extra -le $((stage + 2)) ]
@@ -406,7 +406,7 @@ run 0 "$cat" --prune evit-paper --json
 grep -o '"logits": [^]]*' "$folder/out" >"$folder/logits"
 cp "$folder/out" "$folder/mask"
 masked 0 --json
-grep -o '"logits": [^]]*' "$folder/out" | cmp -s - "$folder/logits" || fail "a run with its own mask gives other logits"
+grep -o '"logits": [^]]*' "$folder/out" | cmp -s - "$folder/logits" || fail "a run with its own kept patches as a mask gives other logits"
 run 0 "$cat" --prune dynamicvit --blocks 1,4 --json
 cp "$folder/out" "$folder/mask"
 masked 0
@@ -460,12 +460,12 @@ floats 192 192 >"$folder/second"
 run 0 "$sheet" --tiles 32 --limit 2 --batch 1 --prune ats --features "$folder/features.npy" --quiet
 paste "$folder/second" <(floats 192 192) |
     awk '{d = $1 - $2; n += $1 != 0; if (d > 1e-4 || d < -1e-4) bad = 1} END {exit bad || n < 190}' ||
-    fail "features at batch 2 and batch 1"
+    fail "the features differ between batch 2 and batch 1"
 run 0 "$cat" --prune evit --features "$folder/features.npy" --grid --json
 head -c 128 "$folder/features.npy" | grep -aq "'shape': (1, 14, 14, 192), }" || fail "the shape of the grid"
 floats 0 $((196 * 192)) | awk '{if ($1 != 0) some[int((NR - 1) / 192)] = 1} END {for (i = 0; i < 196; i++) if (i in some) print i}' \
     >"$folder/places"
-cmp -s <(kept 2) "$folder/places" || fail "the grid has other patches than were kept"
+cmp -s <(kept 2) "$folder/places" || fail "the patches of the grid are not the kept ones"
 run 5 "$cat" --features "$folder/no/such/folder.npy"
 err "folder.npy: cannot be written"
 
@@ -492,7 +492,7 @@ run 0 "$sheet" --tiles 32 --limit 7 --batch 4 --json
 logits >"$folder/batch_4"
 paste -d, "$folder/batch_1" "$folder/batch_4" |
     awk -F, '{ for (i = 1; i <= 10; i++) { d = $i - $(i + 10); if (d > 1e-5 || d < -1e-5) bad = 1; n++ } } END { exit bad || n != 70 }' ||
-    fail "logits at batch 1 and batch 4"
+    fail "the logits differ between batch 1 and batch 4"
 
 # class names and expected classes
 seq 100 109 >"$folder/names.txt"
@@ -503,7 +503,7 @@ run 4 "$cat" --labels "$folder/names.txt"
 err "names.txt: 9 class names, but the model has 10 classes"
 run 4 "$cat" --labels "$folder/none.txt"
 err "none.txt: cannot be read: No such file"
-# class names in config.json, of timm and of transformers
+# class names in config.json, in the formats of timm and transformers
 mkdir "$folder/named"
 cp "$tests/data/reference/model.safetensors" "$folder/named"
 for names in '"label_names": ["a, A", "b", "c", "d", "e", "f", "g"]' \
@@ -672,7 +672,7 @@ done
 [ -e "$folder/planted/libjansson.so.4" ] || fail "ldd does not list the tool's libraries"
 (cd "$folder/planted" && "$tool" --version >"$folder/out" 2>"$folder/err") || fail "the tool loads libraries from the current folder"
 
-# verify: against float64 sums, and between two types
+# verify compares with float64 sums, and two types with each other
 expect 0 verify "$model" --backend cpu --limit 2
 out '^B .*oracle'
 out '^result +within tolerance$'
@@ -701,7 +701,7 @@ out '^result +within tolerance$'
 bytes 196 1 | npy '|u1' '(196,)' >"$folder/mask"
 expect 0 verify "$model" --backend cpu --tier scalar --against cpu --prune mask --mask "$folder/mask" --limit 1
 out '^tokens +block 3: 197 kept by A, 0 differ end to end$'
-# Here f16 and f32 keep different tokens, so that B runs again with the tokens of A.
+# Here f16 and f32 keep different tokens, so verify runs B again with the tokens of A.
 expect 0 verify "$model" --backend cpu --dtype f16 --against cpu --against-dtype f32 --prune ats --images "$sheet" --tiles 32 --limit 4 \
     --json
 json images_remasked '[1-4]'
@@ -726,7 +726,7 @@ json dtype f32
 json dtype_reason '8-bit GEMMs are not faster on this device'
 expect 0 bench "$model" --backend cpu --dtype int8 --batches 1 --seconds 0.01 --json
 json dtype int8
-# Every policy in less precise types: different decisions are near ties. ats keeps different tokens on most images.
+# For every policy in less precise types, different decisions must be near ties. ats keeps different tokens for most images.
 for policy in l2 "l2-threshold --threshold 38" evit evit-fused evit-paper dynamicvit dynamicvit-gate ats "ats-paper --mass 0.9" tome \
     random received fastervlm "hiprune --alpha 0.5"; do
     for dtype in f16 bf16 int8; do
@@ -796,7 +796,7 @@ out '^prune +none$'
     err 'random weights cannot be written: File too large'
     exit $failures
 ) || failures=$((failures + 1))
-# If it is interrupted while it writes the weights, it removes its files.
+# If bench is interrupted while it writes the weights, it removes its files.
 mkdir "$folder/temporary"
 for signal in INT TERM; do
     TMPDIR=$folder/temporary timeout -k 5 -s $signal 0.4 "$tool" bench --backend cpu --shape base --batches 1 >"$folder/out" 2>"$folder/err"

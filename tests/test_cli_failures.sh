@@ -1,5 +1,5 @@
 #!/bin/bash
-# The command line tool with an image in a batch whose scores are NaN: the other images get their results. CPU only.
+# Tests batches in which one image has NaN scores: the other images must get their results. Runs the command line tool on the CPU.
 # usage: test_cli_failures.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
 . "$(dirname "$0")/cli_checks.sh"
 line() { sed -n "$1p" "$folder/out"; }
@@ -31,8 +31,8 @@ for variant in "--prepare host" "--prepare device"; do
     for batch in 1 3 7; do
         # shellcheck disable=SC2086
         bad 1 "${files[@]}" $variant --batch $batch --ndjson
-        [ "$(wc -l <"$folder/out")" -eq 9 ] || fail "a line for each image, and two ($variant, batches of $batch)"
-        [ "$(wc -l <"$folder/err")" -eq 3 ] || fail "a message for each failure ($variant, batches of $batch)"
+        [ "$(wc -l <"$folder/out")" -eq 9 ] || fail "expected a line for each image, and two more ($variant, batches of $batch)"
+        [ "$(wc -l <"$folder/err")" -eq 3 ] || fail "expected a message for each failure ($variant, batches of $batch)"
         for i in 0 1 2 3 4 5 6; do
             case $i in
             1 | 5) line_has $((i + 2)) "^\{\"file\": \"$cat\", \"tile\": null, \"position\": $i, \"error\": \"a score is NaN at .*\"\}$" ;;
@@ -68,7 +68,7 @@ for variant in "--prepare host" "--prepare device"; do
     bad 1 "$cat" "$black" $variant --overlay "$folder/overlay.png"
     err "^raggedvit: $folder/overlay.png: is not written: the first image could not be computed$"
     [ ! -e "$folder/overlay.png" ] || fail "an overlay without a result"
-    ! grep -q '^overlay ' "$folder/out" || fail "an overlay that was not written is named"
+    ! grep -q '^overlay ' "$folder/out" || fail "the output names an overlay that was not written"
 done
 bad 1 "$black" "$cat" "$black" --prepare device --timings --quiet
 out '^timings '
@@ -83,13 +83,13 @@ for policy in none "random --blocks 1" "tome --blocks 1"; do
     json failed.2.position 5
     json images 4
     head -c 128 "$folder/features.npy" | grep -aq "'shape': (4, 32), }" || fail "the features of failed images ($policy)"
-    [ "$(grep -c 'its logits are not finite' "$folder/err")" -eq 2 ] || fail "a message for each image that failed ($policy)"
+    [ "$(grep -c 'its logits are not finite' "$folder/err")" -eq 2 ] || fail "expected a message for each failed image ($policy)"
 done
 expect 1 bench "$small" --backend cpu --dtype f16 --batch 1 --prune none
 err 'its logits are not finite: the model overflows float16'
 prune=(--prune l2 --blocks 1)
 
-# Batches with one such image, with every policy; 10,000 batches with RVIT_TEST_CASES=all. The results of the other images do not change.
+# Batches with one such image, for every policy; 10,000 batches with RVIT_TEST_CASES=all. The results of the other images must not change.
 files=()
 for i in 0 1 2 3 4 5 6 7 8 9; do # batches of 5: one bad image in each, at every place
     for place in 0 1 2 3 4; do

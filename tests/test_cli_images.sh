@@ -1,5 +1,5 @@
 #!/bin/bash
-# Images in the command line tool: preprocessing, inputs that are not square, and verify with a reference. CPU only.
+# Tests images in the command line tool, on the CPU: preprocessing, inputs that are not square, and verify with a reference.
 # usage: test_cli_images.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
 . "$(dirname "$0")/cli_checks.sh"
 
@@ -18,7 +18,7 @@ in_recipe 0 --crop 0.9
 out '^ +77\.2 %  cat$'
 in_recipe 0 --crop 0.9 --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
 out '^ +82\.2 %  cat$'
-echo '{"architecture": "vit_tiny_patch16_224"}' >"$folder/recipe/config.json" # all of its weights have these
+echo '{"architecture": "vit_tiny_patch16_224"}' >"$folder/recipe/config.json" # all published weights of this architecture have this recipe
 in_recipe 0
 out '^ +77\.2 %  cat$'
 echo '{"architecture": "vit", "model_args": {"num_heads": 3}}' >"$folder/recipe/config.json"
@@ -146,7 +146,7 @@ LC_ALL=C sed 's/\[2,7\]/[7,2]/' "$dump" >"$folder/dump"
 damaged "tensor 'logits' is .7, 2., expected .2, 7.: the dump is of another model"
 LC_ALL=C sed 's/"logits"/"logitx"/; s/"error\.pooled\.f32":"[^"]/&/' "$dump" >"$folder/dump"
 reference 0 "$folder/dump"
-! grep -q '^logits' "$folder/out" || fail "logits of a reference without logits"
+! grep -q '^logits' "$folder/out" || fail "logits were compared with a reference that has none"
 expect 4 verify "$model" --backend cpu --reference "$dump"
 err "tensor 'images' is .2, 3, 32, 56., expected .images, 3, 224, 224."
 reference 4 "$folder/none"

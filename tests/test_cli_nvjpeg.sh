@@ -1,5 +1,5 @@
 #!/bin/bash
-# classify and verify with --decoder nvjpeg, on emulations of nvJPEG and the CUDA driver.
+# Tests classify and verify with --decoder nvjpeg, on emulations of nvJPEG and the CUDA driver.
 # usage: test_cli_nvjpeg.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER CUDA_EMULATION NVJPEG_EMULATION
 . "$(dirname "$0")/cli_checks.sh"
 cuda=$4
@@ -31,16 +31,16 @@ counts() { # ENGINES KERNELS OTHERS FAILURES
     json decoder.failures "$4"
 }
 
-# more batches than sessions, enqueued by one thread and reported by another, with valid and broken files: lines in order
+# More batches than sessions, enqueued by one thread and reported by another, with valid and broken files: lines must be in order.
 for threads in 1 5; do
     RVIT_EMU_LATE=1 on emulated 1 classify "$model" "$jpegs" "$good" "$jpegs" "$good" --batch 2 --ndjson --threads $threads
     right
     sed 's/"seconds": .*//; s/"memory".*//' "$folder/out" >"$folder/lines$threads"
 done
-[ "$(grep -c '"logits"' "$folder/lines1")" -ge 30 ] || fail "lines of fewer images"
-cmp -s "$folder/lines1" "$folder/lines5" || fail "five threads give other lines than one"
+[ "$(grep -c '"logits"' "$folder/lines1")" -ge 30 ] || fail "expected lines for at least 30 images"
+cmp -s "$folder/lines1" "$folder/lines5" || fail "the output of five threads differs from that of one"
 
-# every kind of file gives the same pixels as libjpeg; nvJPEG decodes those that every decoder reads alike
+# Every kind of file must give the same pixels as libjpeg. nvJPEG decodes only files that all decoders read in the same way.
 classify 0 "$good"
 logits 7 >"$folder/libjpeg"
 [ "$(sort -u "$folder/libjpeg" | wc -l)" -ge 5 ] || fail "the files do not differ"
@@ -48,16 +48,16 @@ nvjpeg 0 "$good"
 counts 0 7 0 0
 json decoder.library 'libnvjpeg\.so\.13'
 json decoder.first_failure null
-logits 7 | cmp - "$folder/libjpeg" || fail "other logits than with libjpeg"
+logits 7 | cmp - "$folder/libjpeg" || fail "the logits differ from libjpeg's"
 export RVIT_EMU_NVJPEG_ENGINES=1
 nvjpeg 0 "$good"
 counts 7 0 0 0
-logits 7 | cmp - "$folder/libjpeg" || fail "other logits than with libjpeg"
+logits 7 | cmp - "$folder/libjpeg" || fail "the logits differ from libjpeg's"
 nvjpeg 0 "$jpegs/progressive.jpg"
 counts 0 1 0 0
 RVIT_EMU_LATE=1 nvjpeg 0 "$good" --threads 3 --batch 2
 counts 7 0 0 0
-logits 7 | cmp - "$folder/libjpeg" || fail "other logits when work is done late"
+logits 7 | cmp - "$folder/libjpeg" || fail "the logits differ if enqueued work runs late"
 RVIT_EMU_PROTECT=1 nvjpeg 0 "$good"
 counts 7 0 0 0
 # resizing on the CPU, and variable resolution
@@ -65,32 +65,32 @@ classify 0 "$good" --prepare host
 logits 7 >"$folder/host"
 nvjpeg 0 "$good" --prepare host
 counts 7 0 0 0
-logits 7 | cmp - "$folder/host" || fail "other logits with resizing on the host"
+logits 7 | cmp - "$folder/host" || fail "the logits differ with resizing on the host"
 classify 0 "$good" --variable-resolution --max-patches 40
 logits 7 >"$folder/variable"
 nvjpeg 0 "$good" --variable-resolution --max-patches 40
 counts 7 0 0 0
-logits 7 | cmp - "$folder/variable" || fail "other logits at variable resolution"
-# the images of nvJPEG are used, with their EXIF orientation applied
+logits 7 | cmp - "$folder/variable" || fail "the logits differ with variable resolution"
+# The images of nvJPEG are used, and their EXIF orientation is applied.
 RVIT_EMU_NVJPEG_SWAP=1 nvjpeg 0 "$good"
-! logits 7 | cmp -s - "$folder/libjpeg" || fail "images of nvJPEG are not used"
+! logits 7 | cmp -s - "$folder/libjpeg" || fail "nvJPEG's images are not used"
 classify 0 "$jpegs/turned.jpg"
 logits 1 >"$folder/turned"
 nvjpeg 0 "$jpegs/turned.jpg"
 counts 1 0 0 0
-logits 1 | cmp - "$folder/turned" || fail "other orientation than with libjpeg"
+logits 1 | cmp - "$folder/turned" || fail "the orientation differs from libjpeg's"
 ! cmp -s "$folder/turned" <(sed -n 1p "$folder/libjpeg") || fail "the orientation has no effect"
 
-# the CPU decodes the other files, and rejects what it rejects without nvJPEG
+# The CPU decodes the other files, and rejects the same files as without nvJPEG.
 classify 1 "$jpegs"
 logits 13 >"$folder/all"
 json n_images 13
 sort "$folder/err" >"$folder/sentences"
 nvjpeg 1 "$jpegs"
-sort "$folder/err" | cmp - "$folder/sentences" || fail "other messages than with libjpeg"
+sort "$folder/err" | cmp - "$folder/sentences" || fail "the messages differ from those with libjpeg"
 json n_images 13
 counts 8 1 6 0
-logits 13 | cmp - "$folder/all" || fail "other logits than with libjpeg"
+logits 13 | cmp - "$folder/all" || fail "the logits differ from libjpeg's"
 on emulated 1 classify "$model" "$jpegs" --decoder nvjpeg
 out "^decoder +libnvjpeg.so.13: 9 files, 8 by the GPU's JPEG engines; CPU: 6$"
 err "bad_cut.jpg: broken JPEG: "
@@ -99,26 +99,26 @@ err "bad_12_bits.jpg: broken JPEG: "
 # failures: the next decoder is tried, and no image is lost
 RVIT_EMU_NVJPEG_FAIL_ENGINES=1 nvjpeg 0 "$good"
 counts 0 7 0 0
-logits 7 | cmp - "$folder/libjpeg" || fail "other logits if engines fail"
+logits 7 | cmp - "$folder/libjpeg" || fail "the logits differ if engines fail"
 RVIT_EMU_NVJPEG_SKIP=1 nvjpeg 0 "$good"
 counts 0 7 0 0
-logits 7 | cmp - "$folder/libjpeg" || fail "other logits if engines skip images"
+logits 7 | cmp - "$folder/libjpeg" || fail "the logits differ if engines skip images"
 RVIT_EMU_NVJPEG_SKIP=2 nvjpeg 0 "$good"
 counts 0 0 7 7
-logits 7 | cmp - "$folder/libjpeg" || fail "other logits if kernels skip images"
+logits 7 | cmp - "$folder/libjpeg" || fail "the logits differ if kernels skip images"
 unset RVIT_EMU_NVJPEG_ENGINES
 RVIT_EMU_NVJPEG_FAIL=3 nvjpeg 0 "$good" --threads 1
 counts 0 2 5 5
 json decoder.first_failure 'nvjpegDecode: execution failed'
-logits 7 | cmp - "$folder/libjpeg" || fail "other logits if nvJPEG fails"
+logits 7 | cmp - "$folder/libjpeg" || fail "the logits differ if nvJPEG fails"
 RVIT_EMU_NVJPEG_FAIL=1 on emulated 0 classify "$model" "$good" --decoder nvjpeg
 out '^decoder +libnvjpeg.so.13: 0 files, 0 by .*; CPU: 7$'
 out '^ +nvJPEG failed on 7 of these, first with "nvjpegDecode: execution failed"$'
 RVIT_EMU_NVJPEG_STATES=1 nvjpeg 0 "$good"
 counts 0 0 7 7
 json decoder.first_failure '.*out of memory'
-logits 7 | cmp - "$folder/libjpeg" || fail "other logits without memory"
-# out of device memory: a result, or an error message and exit code
+logits 7 | cmp - "$folder/libjpeg" || fail "the logits differ if there is too little memory"
+# Without enough device memory there is a result, or an error message and an exit code.
 for n in $(seq 1 3 90); do
     LD_LIBRARY_PATH=$nvjpeg/emulated:$cuda RVIT_EMU_FAIL_ALLOC=$n timeout 60 "$tool" classify "$model" "$good" --decoder nvjpeg \
         --backend cuda --threads 2 --json >"$folder/out" 2>"$folder/err" </dev/null
@@ -126,7 +126,7 @@ for n in $(seq 1 3 90); do
     what="allocation $n fails"
     right
     case $code in
-    0) logits 7 | cmp - "$folder/libjpeg" || fail "other logits if allocation $n fails" ;;
+    0) logits 7 | cmp - "$folder/libjpeg" || fail "the logits differ if allocation $n fails" ;;
     3 | 5) [ -s "$folder/err" ] || fail "no message if allocation $n fails" ;;
     *) fail "exit code $code if allocation $n fails" ;;
     esac

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Output files of the command line tool: regular files only, written completely or not at all, with unchanged modes. CPU only.
+# Tests output files of the command line tool, on the CPU: only regular files, written completely or not at all, with unchanged modes.
 # usage: test_cli_output.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
 . "$(dirname "$0")/cli_checks.sh"
 small=$folder/from/model.safetensors
@@ -48,7 +48,7 @@ for variant in $variants; do
     [ -p "$to/fifo" ] && [ -L "$to/link" ] && [ ! -e "$to/lost" ] && [ "$(cat "$to/kept")" = precious ] ||
         fail "the old file has changed ($what)"
 
-    # new files: the mode of the umask; replaced files: the same mode as before
+    # New files have the mode of the umask, and replaced files the same mode as before.
     renew
     echo victim >"$folder/victim"
     ln -s "$folder/victim" "$to/new.part"
@@ -63,13 +63,13 @@ for variant in $variants; do
         chmod $mode "$to/old"
         write 0 $variant "$to/old"
         [ "$(stat -c %a "$to/old")" = $mode ] || fail "the mode $mode has become $(stat -c %a "$to/old") ($what)"
-        cmp -s "$to/new" "$to/old" || fail "another file than the new one ($what)"
+        cmp -s "$to/new" "$to/old" || fail "the replaced file differs from the new one ($what)"
         rm "$to/old"
     done
     rm -f "$to/config.json"
     only new
 
-    # with a limit on file sizes: the reason, and an unchanged file
+    # With a limit on file sizes, the message has the reason, and the file does not change.
     renew
     echo old >"$to/old"
     (ulimit -f 1 && fails $variant "$to/old" 'cannot be written: File too large' && exit $failures)
@@ -78,10 +78,10 @@ for variant in $variants; do
     [ "$(cat "$to/old")" = old ] || fail "a file that could not be written is missing ($what)"
 done
 
-# a full disk, where a user may mount one
+# A full disk, if this user may mount one.
 full() {
     mount -t tmpfs -o size=4k none "$to" || exit 1
-    echo old >"$to/old" # the one block that there is
+    echo old >"$to/old" # uses the only block
     for variant in $variants; do
         fails "$variant" "$to/new" 'cannot be written: No space left on device'
         only old
@@ -114,7 +114,7 @@ for signal in HUP INT PIPE QUIT TERM; do
     [ -n "$(ls -A "$to")" ] || fail "no file was opened ($what)"
     kill -s $signal $!
     wait $! 2>/dev/null
-    [ $? -eq $((128 + $(kill -l $signal))) ] || fail "the signal did not end it ($what)"
+    [ $? -eq $((128 + $(kill -l $signal))) ] || fail "the signal did not end the tool ($what)"
     only
 done
 set +m
@@ -126,7 +126,7 @@ write 0 output "$to/new"
 [ ! -e "$folder/elsewhere" ] || fail "config.json was written through a link"
 only config.json new
 
-# output that cannot be written
+# Output that cannot be written.
 if [ -w /dev/full ]; then
     "$tool" policies >/dev/full 2>"$folder/err"
     [ $? -eq 5 ] || fail "a full disk is not detected"
@@ -147,10 +147,10 @@ json images 4
 [ "$(wc -c <"$folder/features.npy")" -eq $((128 + 4 * 4 * 192)) ] || fail "the features after a failing overlay"
 run 1 "$cat" --overlay "$folder/no/such.png" --features "$folder/features.npy"
 out '^features '
-! grep -q '^overlay ' "$folder/out" || fail "an overlay that was not written is named"
+! grep -q '^overlay ' "$folder/out" || fail "the output names an overlay that was not written"
 run 5 "$cat" --overlay "$folder/no/such.png" --features "$folder/no/such.npy" --json
 run 5 "$cat" --features "$folder/no/such.npy"
-! grep -q '^features ' "$folder/out" || fail "features that were not written are named"
+! grep -q '^features ' "$folder/out" || fail "the output names features that were not written"
 # An output file is never opened in place of a closed standard stream.
 "$tool" classify "$model" "$cat" --backend cpu --features "$folder/features.npy" >&- 2>"$folder/err"
 [ $? -eq 5 ] || fail "closed standard output is not detected"

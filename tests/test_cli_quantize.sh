@@ -1,5 +1,5 @@
 #!/bin/bash
-# raggedvit quantize: the results of the written files, and the reported errors of the layers. CPU only.
+# Tests raggedvit quantize on the CPU: the results of the written files, and the reported errors of the layers.
 # usage: test_cli_quantize.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
 . "$(dirname "$0")/cli_checks.sh"
 
@@ -66,12 +66,12 @@ cp "$model" "$folder/from/model.safetensors"
 echo '{"architecture": "deit_tiny_patch16_224", "num_classes": 10}' >"$folder/from/config.json"
 expect 0 quantize "$folder/from/model.safetensors" --output "$folder/to/model.safetensors" --dtype fp8
 grep -q '"float-quantized"' "$folder/to/config.json" || fail "no config.json with the format"
-grep -q '"blocks.0.attn.proj"' "$folder/to/config.json" || fail "the config.json does not say what is skipped"
+grep -q '"blocks.0.attn.proj"' "$folder/to/config.json" || fail "config.json does not list the skipped layers"
 echo '{"architecture": "deit_tiny_patch16_224", "mine": 1}' >"$folder/to/config.json"
 expect 0 quantize "$folder/from/model.safetensors" --output "$folder/to/model.safetensors" --dtype fp8
 grep -q '"mine"' "$folder/to/config.json" || fail "a config.json was overwritten"
 expect 0 classify "$folder/to/model.safetensors" "$cat" --backend cpu --dtype fp8
-[ -z "$(ls "$folder"/*.part "$folder/to"/*.part 2>/dev/null)" ] || fail "a part of a file was left"
+[ -z "$(ls "$folder"/*.part "$folder/to"/*.part 2>/dev/null)" ] || fail "a partial file was left"
 
 # invalid requests
 mkdir "$folder/empty"

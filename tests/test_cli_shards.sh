@@ -1,5 +1,5 @@
 #!/bin/bash
-# The command line tool's shards: each process runs a part of the images, and merge gives the output of a single process. CPU only.
+# Tests shards of the command line tool, on the CPU: each process runs some of the images, and merge gives the output of a single process.
 # usage: test_cli_shards.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
 . "$(dirname "$0")/cli_checks.sh"
 small=$tests/data/reference/model.safetensors
@@ -29,7 +29,8 @@ sharded() {
         [ $? -le 1 ] || fail "the exit code of a shard"
         cat "$folder/err" >>"$folder/shard_messages"
     done
-    sort "$folder/messages" | cmp -s - <(sort "$folder/shard_messages") || fail "the shards have other messages than the whole run ($*)"
+    sort "$folder/messages" | cmp -s - <(sort "$folder/shard_messages") ||
+        fail "the messages of the shards differ from those of the whole run ($*)"
 }
 parts() { for i in "$@"; do echo "$folder/shard$i.json"; done; }
 same() { # the merged run is the whole one, but for times
@@ -65,14 +66,14 @@ json tokens.all 319
 cp "$folder/shard0.json" "$folder/other.json"
 sharded 2 1 "$folder/many" --json --prune l2 --blocks 1
 expect 1 merge "$folder/other.json" "$folder/shard1.json" # one as lines, one as an object
-cmp -s <(images) <(images "$folder/whole") || fail "a mixture of forms"
+cmp -s <(images) <(images "$folder/whole") || fail "shards in different formats are not merged correctly"
 # a mask file refers to all images
 for i in $(seq 1 13); do echo "[[$i, $((i + 7))]]"; done | paste -sd, | sed 's/.*/[&]/' >"$folder/mask"
 sharded 3 1 "$folder/many" --json --prune mask --mask "$folder/mask" --blocks 1
 # shellcheck disable=SC2046
 expect 1 merge $(parts 0 1 2)
 same
-# tiles of sheets with an unreadable one; more shards than images
+# Tiles of sheets, one of which is unreadable; more shards than images.
 head -c 3000 "$sheet" >"$folder/cut.png"
 sharded 3 1 "$sheet" "$folder/cut.png" "$sheet" --tiles 160 --json --limit 110
 # shellcheck disable=SC2046

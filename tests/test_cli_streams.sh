@@ -1,5 +1,5 @@
 #!/bin/bash
-# Streams in the command line tool: decoding in several threads, output line by line, and video frames from a pipe. CPU only.
+# Tests streams in the command line tool, on the CPU: decoding in several threads, output line by line, and video frames from a pipe.
 # usage: test_cli_streams.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
 . "$(dirname "$0")/cli_checks.sh"
 raw_pixels=$(dirname "$tool")/raw_pixels
@@ -20,10 +20,10 @@ done
 small_run 1 "$folder/many" --batch 3 --threads 1 --ndjson
 sed 's/"seconds": .*//; s/"memory".*//' "$folder/out" >"$folder/one"
 small_run 1 "$folder/many" --batch 3 --threads 5 --ndjson
-sed 's/"seconds": .*//; s/"memory".*//' "$folder/out" | cmp -s - "$folder/one" || fail "five threads give other lines than one"
+sed 's/"seconds": .*//; s/"memory".*//' "$folder/out" | cmp -s - "$folder/one" || fail "the output of five threads differs from that of one"
 err "^raggedvit: $folder/many/13.png: broken PNG"
 err "^raggedvit: $folder/many/20.png: broken PNG"
-[ "$(wc -l <"$folder/out")" -eq 22 ] || fail "a line for each image, and two"
+[ "$(wc -l <"$folder/out")" -eq 22 ] || fail "expected a line for each image, and two more"
 line_has 1 '^\{"run": \{"version": .*"batch": 3, .*"prune": "none"'
 for i in $(seq 10 29); do
     line_has $((i - 8)) "^\{\"file\": \"$folder/many/$i.png\", \"tile\": null, \"position\": $((i - 10)), \"[le]"
@@ -36,7 +36,7 @@ while IFS= read -r text; do
         "$json_get" summary.n_images <<<"$text" >/dev/null || fail "a line that is not JSON: $text"
 done <"$folder/out"
 small_run 4 "$folder/none.png" "$folder/none.jpg" --ndjson
-[ "$(grep -c '^{"file": .*"error": ' "$folder/out")" -eq 2 ] || fail "lines of images that cannot be read"
+[ "$(grep -c '^{"file": .*"error": ' "$folder/out")" -eq 2 ] || fail "expected lines for two unreadable images"
 line_has 4 '"n_images": 0, .*"exit_code": 4'
 small_run 1 "$folder/many" --limit 7 --json
 json images 6
@@ -47,8 +47,8 @@ for threads in 1 4; do
     small_run 1 "$folder/many/13.png" "$cat" "$folder/many" --threads $threads --prune l2 --blocks 1 --overlay "$folder/overlay$threads.png"
 done
 small_run 0 "$cat" --prune l2 --blocks 1 --overlay "$folder/overlay.png"
-cmp -s "$folder/overlay.png" "$folder/overlay1.png" || fail "the overlay of another image, with one thread"
-cmp -s "$folder/overlay.png" "$folder/overlay4.png" || fail "the overlay of another image, with four threads"
+cmp -s "$folder/overlay.png" "$folder/overlay1.png" || fail "with one thread, the overlay shows another image"
+cmp -s "$folder/overlay.png" "$folder/overlay4.png" || fail "with four threads, the overlay shows another image"
 
 # a truncated JPEG, and one with an EXIF orientation
 turned=$tests/data/turned.jpg # 10 x 7 pixels, made by Pillow, with EXIF orientation 6
@@ -67,7 +67,7 @@ small_run 0 "$turned" "$cat" --json
 small_run 1 "$folder/cut.jpg" "$cat" --fast-decode
 err "^raggedvit: $folder/cut.jpg: broken JPEG: "
 
-# frames: the same results as the image with the same pixels
+# Frames give the same results as an image file with the same pixels.
 "$raw_pixels" "$cat" "$cat" "$cat" >"$folder/frames" || fail "no frames"
 frames() { # CODE ARGUMENT...: with the frames of the file
     local code=$1
@@ -86,7 +86,7 @@ for threads in 1 3; do
     json images 3
     json images.2.frame 2
     json images.0.file -
-    logits | cmp -s - "$folder/logits" || fail "a frame gives other logits than the image"
+    logits | cmp -s - "$folder/logits" || fail "the logits of a frame differ from those of the image"
 done
 frames 0 --size 451x300 --format rgb24 --limit 2
 [ "$(grep -cE '^- #[01]  [0-9]+ ' "$folder/out")" -eq 2 ] || fail "one line per frame"
@@ -94,7 +94,7 @@ frames 0 --size 451x300 --format bgr24 --json --limit 1
 logits | cmp -s - "$folder/logits" && fail "bgr24 is read as rgb24"
 frames 0 --size 451x300 --format rgb24 --prune l2 --blocks 1 --overlay "$folder/frame.png" --limit 1
 cmp -s "$folder/overlay.png" "$folder/frame.png" || fail "the overlay of a frame"
-# grey in every format: luma 128 is 128 in full range
+# Grey is the same in every format: luma 128 is 128 in full range.
 head -c 3000 /dev/zero | tr '\0' '\200' >"$folder/frames"
 frames 0 --size 30x20 --format gray --json --limit 1
 logits >"$folder/logits"
@@ -120,7 +120,7 @@ what="a folder as standard input"
 "$tool" classify "$small" - --backend cpu --size 30x20 --format nv12 <"$folder" >"$folder/out" 2>"$folder/err"
 [ $? -eq 4 ] || fail "exit code of a folder"
 err '^raggedvit: standard input: frame 0 cannot be read: '
-# each frame is answered immediately: the next one is written after the answer
+# Each frame is answered immediately: the test writes the next one only after the answer.
 mkfifo "$folder/pipe"
 timeout 60 "$tool" classify "$small" - --backend cpu --size 30x20 --format gray --ndjson <"$folder/pipe" >"$folder/out" 2>"$folder/err" &
 reader=$!
@@ -132,12 +132,12 @@ for i in 0 1 2; do
         grep -q "\"frame\": $i" "$folder/out" && break
         sleep 0.05
     done
-    grep -q "\"frame\": $i" "$folder/out" || fail "frame $i is not answered before the next one comes"
+    grep -q "\"frame\": $i" "$folder/out" || fail "frame $i is not answered before the next one is sent"
 done
 exec 3>&-
 wait $reader || fail "the stream's exit code"
 line_has 5 '"n_images": 3'
-# --limit ends the run while the pipe stays open
+# --limit ends the run although the pipe is still open.
 timeout 20 "$tool" classify "$small" - --backend cpu --size 30x20 --format gray --limit 1 <"$folder/pipe" >"$folder/out" 2>"$folder/err" &
 reader=$!
 exec 3>"$folder/pipe"

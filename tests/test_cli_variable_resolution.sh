@@ -1,5 +1,5 @@
 #!/bin/bash
-# Variable resolution, and resizing on the device, in the command line tool. CPU only.
+# Tests variable resolution, and resizing on the device, in the command line tool, on the CPU.
 # usage: test_cli_variable_resolution.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
 . "$(dirname "$0")/cli_checks.sh"
 raw_pixels=$(dirname "$tool")/raw_pixels
@@ -30,8 +30,8 @@ for arguments in "" "--prune l2 --blocks 1" "--prune tome" "--fast-decode" "--fi
     for threads in 1 5; do
         # shellcheck disable=SC2086
         small_run 1 "$folder/many" --batch 3 --ndjson --prepare device --threads $threads $arguments
-        lines_of | cmp -s - "$folder/host" || fail "the device gives other lines ($what)"
-        cmp -s "$folder/err" "$folder/host_err" || fail "the device gives other messages ($what)"
+        lines_of | cmp -s - "$folder/host" || fail "the output with resizing on the device differs ($what)"
+        cmp -s "$folder/err" "$folder/host_err" || fail "the messages with resizing on the device differ ($what)"
     done
 done
 mkdir "$folder/float"
@@ -73,17 +73,17 @@ for arguments in "--max-patches 30 --max-tokens 70" "--max-patches 30 --max-toke
     cp "$folder/out" "$folder/lines"
     wanted=17
     [ "${arguments/9000/}" = "$arguments" ] || wanted=16 # the sheet has 16,000 patches
-    [ "$(wc -l <"$folder/together")" -eq $wanted ] || fail "$wanted images can be used ($what)"
+    [ "$(wc -l <"$folder/together")" -eq $wanted ] || fail "expected $wanted valid images ($what)"
     for threads in 1 4; do
         # shellcheck disable=SC2086
         variable 1 "$folder/many" $arguments --threads $threads
-        logits | cmp -s - "$folder/together" || fail "$threads threads give other logits ($what)"
+        logits | cmp -s - "$folder/together" || fail "the logits differ with $threads threads ($what)"
     done
     for image in "$cat" "$turned"; do
         # shellcheck disable=SC2086
         variable 0 "$image" $arguments --batch 64
         line=$(logits)
-        grep -qF -- "$line" "$folder/together" || fail "another image beside it changes $image ($what)"
+        grep -qF -- "$line" "$folder/together" || fail "the result of $image changes with other images in the batch ($what)"
     done
 done
 variable 1 "$folder/many" --max-patches 30 --max-tokens 70
@@ -91,7 +91,7 @@ variable 1 "$folder/many" --max-patches 30 --max-tokens 70
 out '^\{"run": .*"variable_resolution": \{"max_tokens": 70, "max_patches": 30\}'
 err "^raggedvit: $folder/many/13.png: broken PNG"
 err "^raggedvit: $folder/many/15.jpg: broken JPEG"
-[ "$(grep -c '"error"' "$folder/out")" -eq 4 ] || fail "three images and the summary have errors"
+[ "$(grep -c '"error"' "$folder/out")" -eq 4 ] || fail "expected errors for three images and in the summary"
 variable 0 "$cat" --max-patches 30 # 451 x 300
 out '"grid": \[4, 7\]'
 variable 0 "$turned" --max-patches 30
@@ -99,7 +99,7 @@ out '"grid": \[6, 5\]|"grid": \[6, 4\]'
 variable 0 "$cat" "$turned" # at their own size
 out '"grid": \[38, 57\]'
 out '"grid": \[2, 1\]'
-# On the model's own grid it is the model at its own size.
+# On the model's own grid, variable resolution gives the same results as the fixed size.
 head -c 10752 "$folder/frames" >"$folder/frame"
 for variant in "--variable-resolution" "--fit squash --crop 1"; do
     what="a frame of the model's size, $variant"
@@ -136,7 +136,7 @@ done
 expect 2 classify "$small" - --backend cpu --size 30x20 --format gray --variable-resolution --timings
 err 'excludes --tiles, --expect, --timings, --decoder and --shard'
 
-# what the files tell: a NaFlex processor
+# Settings of a NaFlex processor's config file.
 mkdir "$folder/naflex"
 cp "$small" "$folder/naflex/model.safetensors"
 cp "$(dirname "$small")/config.json" "$folder/naflex/config.json"
@@ -210,13 +210,13 @@ END
     done
 fi
 
-# the overlay at the image's own shape, features, a live pipe, timings
+# The overlay has the image's own shape; features; a live pipe; timings.
 small_run 0 "$cat" "$turned" --variable-resolution --max-patches 60 --prune l2 --blocks 1 --overlay "$folder/variable.png" \
     --features "$folder/f.npy" --quiet
 out '^batches at most 16384 tokens, images at most 60 patches$'
 out '^tokens kept  2[0-9].* of 5[0-9].* at block 1'
 [ "$(od -A n -t u1 -j 16 -N 8 "$folder/variable.png" | awk '{print $3 * 256 + $4 " x " $7 * 256 + $8}')" = "902 x 600" ] ||
-    fail "the overlay has another shape"
+    fail "the overlay has a wrong shape"
 head -c 128 "$folder/f.npy" | grep -aq "'shape': (2, 32)" || fail "features of two images"
 small_run 0 "$turned" "$cat" --variable-resolution --max-patches 60 --prune l2 --blocks 1 --overlay "$folder/upright.png" --quiet
 [ "$(od -A n -t u1 -j 16 -N 8 "$folder/upright.png" | awk '{print ($4 + 256 * $3) * 10 == ($8 + 256 * $7) * 7}')" = 1 ] ||
@@ -240,7 +240,7 @@ for i in 0 1 2; do
         grep -q "\"frame\": $i" "$folder/out" && break
         sleep 0.05
     done
-    grep -q "\"frame\": $i" "$folder/out" || fail "frame $i is not answered before the next one comes"
+    grep -q "\"frame\": $i" "$folder/out" || fail "frame $i is not answered before the next one is sent"
 done
 exec 3>&-
 wait $reader || fail "the stream's exit code"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# raggedvit classify --text-embeddings: the output, and invalid files. CPU only. python/tests/test_zero_shot.py compares the probabilities
-# with transformers.
+# Tests the output of raggedvit classify --text-embeddings, and invalid files, on the CPU. python/tests/test_zero_shot.py compares the
+# probabilities with transformers.
 # usage: test_zero_shot.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER      (json_get is in the folder of RAGGEDVIT)
 . "$(dirname "$0")/cli_checks.sh"
 
@@ -12,14 +12,14 @@ bytes() { printf "$(sed 's/../\\x&/g' <<<"$1")"; }
 tensors() {
     { bytes "$(printf '%02x%02x000000000000' $((${#2} % 256)) $((${#2} / 256)))"; printf '%s' "$2"; cat -; } >"$1"
 }
-# identity ROWS COLUMNS: float32, 2 on the diagonal.
+# identity ROWS COLUMNS: prints a float32 matrix with 2 on the diagonal.
 identity() {
     local i j
     for ((i = 0; i < $1; i++)); do for ((j = 0; j < $2; j++)); do [ $i -eq $j ] && bytes 00000040 || bytes 00000000; done; done
 }
 matrix() { echo "\"$1\":{\"dtype\":\"F32\",\"shape\":[$2,$3],\"data_offsets\":[$4,$(($4 + 4 * $2 * $3))]}"; }
 
-# The demo's model as a CLIP model whose embedding is its ten logits: with unit vectors as texts, the scores have the order of the logits.
+# The demo's model as a CLIP model with its ten logits as embedding: with unit vectors as texts, the scores have the order of the logits.
 model=$folder/clip/model.safetensors
 mkdir -p "$folder/clip" || exit 1
 cp "$data/deit_tiny_cifar10.safetensors" "$model"
@@ -32,7 +32,7 @@ printf 'text %d\n' 0 1 2 3 4 5 6 7 8 9 >"$folder/labels"
 run 0 "$cat" --json
 order=$(for i in 0 1 2 3 4; do get images.0.top.$i.class; done)
 run 0 "$cat" --text-embeddings "$texts" --labels "$folder/labels" --json
-[ "$(for i in 0 1 2 3 4; do get images.0.top.$i.class; done)" = "$order" ] || fail "the texts are in another order than the logits"
+[ "$(for i in 0 1 2 3 4; do get images.0.top.$i.class; done)" = "$order" ] || fail "the order of the texts differs from that of the logits"
 [ "$(get images.0.top.0.label)" = "text $(get images.0.top.0.class)" ] || fail "the label is $(get images.0.top.0.label)"
 [[ "$(get texts.scores) $(get texts.n) $(get texts.scale)" =~ ^softmax\ 10\ 100(\.0)?$ ]] || fail "texts in JSON"
 run 0 "$cat" --text-embeddings "$texts" --labels "$folder/labels"
@@ -41,7 +41,7 @@ out '^  +[0-9.]+ %  text [0-9]$'
 run 0 "$cat" --text-embeddings "$texts" --prune l2 --keep 0.5
 out '^  +[0-9.]+ %  [0-9]$' # without labels by number, not by the names of the model's classes
 
-# scale and bias beside the texts
+# scale and bias in the file of the texts
 scale='"logit_scale":{"dtype":"F32","shape":[],"data_offsets":[0,4]}'
 { bytes 0000803f0000c0bf; identity 10 10; } | tensors "$folder/scaled" "{$scale,
 \"logit_bias\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]},$(matrix t 10 10 8)}"

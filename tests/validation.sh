@@ -1,8 +1,8 @@
 #!/bin/sh
 # usage: validation.sh PROBE PROGRAM [ARGUMENT...]
-# RVIT_RUN in the environment is a command that both are run by, as tools/newer_vulkan.sh, in words of a shell.
-# Runs a test program under Vulkan's validation layer, with synchronisation validation, and fails on any complaint. A clean run counts
-# only if the layer complains about PROBE, which breaks the rules on purpose, and if the loader says that it put the layer into PROGRAM.
+# Runs a test program under Vulkan's validation layer, with synchronisation validation, and fails on any message of the layer. The run
+# counts only if the layer reports PROBE, which breaks the rules on purpose, and if the loader's log shows the layer in PROGRAM.
+# RVIT_RUN in the environment is a shell command that runs both programs, for example tools/newer_vulkan.sh.
 set -eu
 probe=$1
 shift
@@ -20,8 +20,8 @@ if [ "$status" -eq 77 ]; then
     exit 77
 fi
 if [ "$status" -ne 0 ] || ! grep -q 'VUID-' "$work/probe" || ! grep -q 'SYNC-HAZARD' "$work/probe"; then
-    echo "the validation layer does not see what the probe does wrong (exit $status):"
-    # Broken up, lest the lines be taken for complaints about the program.
+    echo "the validation layer does not report the errors of the probe (exit $status):"
+    # Changes the lines, so that they do not look like messages about the program.
     sed 's/-/ - /g; s/Validation/validation/g' "$work/probe"
     exit 1
 fi
@@ -39,9 +39,9 @@ if ! grep -q -E '(Insert|Load).*(VK_LAYER_KHRONOS_validation|VkLayer_khronos_val
     exit 1
 fi
 if grep -q -E 'Validation (Error|Warning)|VUID-|SYNC-HAZARD|UNASSIGNED-' "$work/out" "$work/err"; then
-    echo "the validation layer complains:"
+    echo "the validation layer reports:"
     grep -h -E -A 3 'Validation (Error|Warning)|VUID-|SYNC-HAZARD|UNASSIGNED-' "$work/out" "$work/err" | head -60
     exit 1
 fi
-[ "$status" -eq 0 ] && echo "clean under the validation layer"
+[ "$status" -eq 0 ] && echo "no messages of the validation layer"
 exit "$status"
