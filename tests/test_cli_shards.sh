@@ -73,7 +73,7 @@ sharded 3 1 "$folder/many" --json --prune mask --mask "$folder/mask" --blocks 1
 # shellcheck disable=SC2046
 expect 1 merge $(parts 0 1 2)
 same
-# Tiles of sheets, one of which is unreadable; more shards than images.
+# Tiles of several sheets, one unreadable; more shards than images.
 head -c 3000 "$sheet" >"$folder/cut.png"
 sharded 3 1 "$sheet" "$folder/cut.png" "$sheet" --tiles 160 --json --limit 110
 # shellcheck disable=SC2046
