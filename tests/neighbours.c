@@ -179,7 +179,7 @@ static rvit_status open_scene(scene *s, rvit_model *model, const toy *m, int kin
     return RVIT_OK;
 }
 
-static void good_ones_keep_their_bits(void **state)
+static void good_images_keep_their_bits(void **state)
 {
     (void)state;
     static scene s;
@@ -213,7 +213,7 @@ static void good_ones_keep_their_bits(void **state)
     printf("%ld batches of %ld kinds of sessions; the bad image failed in %ld\n", n, n_sessions, n_failed);
 }
 
-SUITE(neighbours_suite, TEST(good_ones_keep_their_bits));
+SUITE(neighbours_suite, TEST(good_images_keep_their_bits));
 
 int main(int argc, char **argv)
 {

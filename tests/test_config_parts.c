@@ -220,7 +220,7 @@ static void attention_pooling(void **state)
 }
 
 /* Models with register tokens and without a position table may have no CLS token, so a file without one is valid. */
-static void lost_cls(void **state)
+static void missing_cls(void **state)
 {
     (void)state;
     const char *const dropped[] = {"pos_embed", "head.weight", "head.bias"};
@@ -392,7 +392,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms_without_bias), cmocka_unit_test(inner_norms),       cmocka_unit_test(gates),
-        cmocka_unit_test(families),           cmocka_unit_test(attention_pooling), cmocka_unit_test(lost_cls),
+        cmocka_unit_test(families),           cmocka_unit_test(attention_pooling), cmocka_unit_test(missing_cls),
         cmocka_unit_test(patch_norm),         cmocka_unit_test(torchvision),       cmocka_unit_test(contradictions),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);

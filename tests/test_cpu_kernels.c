@@ -152,7 +152,7 @@ static float tile_sum(const uint16_t *x, const uint16_t *weight, int in_features
 }
 
 /* The emulated tiles, and AMX if the processor has it, match plain arithmetic bit for bit. */
-static void tiles_add_as_written(void **state)
+static void tiles_sum_in_documented_order(void **state)
 {
     (void)state;
     static uint16_t x[ROWS * MOST], weight[COLUMNS * MOST];
@@ -241,7 +241,7 @@ int main(void)
     scratch = aligned_alloc(64, RVIT_CPU_SCRATCH_FLOATS * sizeof *scratch);
     if (scratch == NULL)
         return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(arranged_equals_row_major), cmocka_unit_test(tiles_add_as_written),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(arranged_equals_row_major), cmocka_unit_test(tiles_sum_in_documented_order),
                                        cmocka_unit_test(int8_is_exact)};
     const int result = cmocka_run_group_tests(tests, NULL, NULL);
     free(scratch);

@@ -160,7 +160,7 @@ static rvit_linear_args linear(rvit_view x, rvit_view weight, rvit_view out)
 
 /* A buffer shared by both APIs and synchronised by both kinds of semaphores, without host waits: Vulkan doubles the rows, CUDA doubles them
    again, and Vulkan copies them. */
-static void turns_with_vulkan(void **state)
+static void alternates_with_vulkan(void **state)
 {
     (void)state;
     rvit_device *vulkan = same_on_vulkan(), *cuda = H.device[DEVICE];
@@ -286,4 +286,4 @@ static void every_allocation_of_imports(void **state)
     assert_int_equal(f.live, 0);
 }
 
-SUITE(external_suite, TEST(from_files), TEST(every_allocation_of_imports), TEST(misuse), TEST(turns_with_vulkan));
+SUITE(external_suite, TEST(from_files), TEST(every_allocation_of_imports), TEST(misuse), TEST(alternates_with_vulkan));

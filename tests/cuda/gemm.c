@@ -302,7 +302,7 @@ static void recorded(void **state)
 }
 
 /* If there is no memory for measuring algorithms, the program is still recorded. */
-static void no_room_to_autotune(void **state)
+static void no_memory_to_autotune(void **state)
 {
     (void)state;
     rvit_cu_machine *machine = &rvit_cu_device_of(H.device[DEVICE])->machine;
@@ -457,7 +457,7 @@ static void enqueue_copy(const array *from, int64_t offset, const array *to)
 }
 
 /* An op other than pruning changes the row count between two GEMMs. The second GEMM uses the new count. */
-static void rows_that_change(void **state)
+static void changing_row_count(void **state)
 {
     (void)state;
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
@@ -509,5 +509,5 @@ static void rows_that_change(void **state)
     rvit_program_destroy(program);
 }
 
-SUITE(gemm_suite, TEST(in_one_pass), TEST(in_two_passes), TEST(many_shapes), TEST(recorded), TEST(no_room_to_autotune),
-      TEST(rows_on_the_device), TEST(program_of_many_shapes), TEST(rows_that_change));
+SUITE(gemm_suite, TEST(in_one_pass), TEST(in_two_passes), TEST(many_shapes), TEST(recorded), TEST(no_memory_to_autotune),
+      TEST(rows_on_the_device), TEST(program_of_many_shapes), TEST(changing_row_count));

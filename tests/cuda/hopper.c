@@ -37,7 +37,7 @@ static rvit_cu_linear_choice choose_wgmma(const rvit_cu_machine *machine, const 
     return rvit_cu_linear_has_kernel(machine, facts, path) ? choice : rvit_cu_linear_choose(machine, facts);
 }
 
-static int serve(rvit_cu_linear_choice choice)
+static int is_wgmma(rvit_cu_linear_choice choice)
 {
     return choice.path == RVIT_CU_PATH_LARGE_M || choice.path == RVIT_CU_PATH_SMALL_M;
 }
@@ -78,7 +78,7 @@ static void check_quantized(const uint8_t *bytes, const double *exact, int64_t n
 }
 
 /* For any number of live rows and SMs, results are right and bit-equal, and the other rows do not change. */
-static void check(const hopper_case *c, int *n_served)
+static void check(const hopper_case *c, int *n_wgmma)
 {
     enum { PERIOD = 5 };
     const int64_t out_element = rvit_dtype_size(c->out_dtype), most = c->live[0], n = most * c->out_features;
@@ -148,7 +148,7 @@ static void check(const hopper_case *c, int *n_served)
     const rvit_cu_queue queue = {.device = device};
     const rvit_cu_linear_facts facts = rvit_cu_linear_facts_of(&queue, &args);
     configs[0] = configs[1] = c->config;
-    *n_served += serve(choose_wgmma(&device->machine, &facts));
+    *n_wgmma += is_wgmma(choose_wgmma(&device->machine, &facts));
     char *first = scratch((size_t)out->size);
     for (int i = 0; i < 4 && c->live[i] >= 0; i++)
         for (int sms = 1; sms <= 5; sms += 4) {
@@ -205,11 +205,11 @@ static void hopper_gemms(void **state)
         {RVIT_F16, RVIT_F32, 64, 128, 129, {129, -1}, 1, RVIT_ACTIVATION_NONE, NO_RESIDUAL, {0}, 0, 0},
     };
     enum { N_CASES = sizeof cases / sizeof cases[0] };
-    int n_served = 0;
+    int n_wgmma = 0;
     for (int i = 0; i < N_CASES; i++)
-        check(&cases[i], &n_served);
+        check(&cases[i], &n_wgmma);
     const int has_wgmma = rvit_cu_device_of(H.device[DEVICE])->machine.wgmma;
-    assert_int_equal(n_served, has_wgmma ? N_CASES : 0);
+    assert_int_equal(n_wgmma, has_wgmma ? N_CASES : 0);
 }
 
 /* The same for e4m3, with per-row scales and with one scale; only wgmma kernels have an e4m3 output. */
@@ -231,13 +231,13 @@ static void hopper_e4m3(void **state)
     const rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
     if (!device->e4m3)
         skip();
-    int n_served = 0, n = 0;
+    int n_wgmma = 0, n = 0;
     for (int i = 0; i < N_CASES; i++)
         if (device->machine.wgmma || cases[i].out_dtype != RVIT_E4M3) {
-            check(&cases[i], &n_served);
+            check(&cases[i], &n_wgmma);
             n++;
         }
-    assert_int_equal(n_served, device->machine.wgmma ? n : 0);
+    assert_int_equal(n_wgmma, device->machine.wgmma ? n : 0);
 }
 
 /* Every tile, with split-K, clusters along N and M, with and without reuse of stages. */
@@ -267,13 +267,13 @@ static void hopper_small_m(void **state)
     };
     enum { N_CASES = sizeof cases / sizeof cases[0] };
     const int has_wgmma = rvit_cu_device_of(H.device[DEVICE])->machine.wgmma;
-    int n_served = 0, n = 0;
+    int n_wgmma = 0, n = 0;
     for (int i = 0; i < N_CASES; i++)
         if (has_wgmma || cases[i].out_dtype != RVIT_E4M3) {
-            check(&cases[i], &n_served);
+            check(&cases[i], &n_wgmma);
             n++;
         }
-    assert_int_equal(n_served, has_wgmma ? n : 0);
+    assert_int_equal(n_wgmma, has_wgmma ? n : 0);
 }
 
 /* Each small-M kernel. */
@@ -282,7 +282,7 @@ static void hopper_small_m_all(void **state)
     (void)state;
     static const rvit_dtype dtypes[] = {RVIT_F16, RVIT_BF16, RVIT_E4M3};
     const int has_wgmma = rvit_cu_device_of(H.device[DEVICE])->machine.wgmma;
-    int n_served = 0, n = 0;
+    int n_wgmma = 0, n = 0;
     for (int shape = 0; shape < RVIT_CU_N_SMALL_M_SHAPES; shape++)
         for (int type = 0; type < (has_wgmma && shape == RVIT_CU_SMALL_M_128x64 ? 3 : 2); type++)
             for (int kind = 0; kind < (dtypes[type] == RVIT_E4M3 ? 2 : 3); kind++, n++) {
@@ -296,13 +296,13 @@ static void hopper_small_m_all(void **state)
                                  .activation = kind == 1 ? RVIT_ACTIVATION_SILU : RVIT_ACTIVATION_NONE,
                                  .config = {shape, 2, 1 + kind / 2, 1, 1},
                                  .one_scale = dtypes[type] == RVIT_E4M3};
-                check(&c, &n_served);
+                check(&c, &n_wgmma);
             }
-    assert_int_equal(n_served, has_wgmma ? n : 0);
+    assert_int_equal(n_wgmma, has_wgmma ? n : 0);
 }
 
 /* GEMMs in f16, or e4m3 to e4m3; each reads the output of the previous one. */
-static void follow(rvit_dtype dtype)
+static void dependent_launches(rvit_dtype dtype)
 {
     enum { ROWS = 130, WIDTH = 128, HIDDEN = 256, LAYERS = 3 };
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
@@ -368,7 +368,7 @@ static void follow(rvit_dtype dtype)
 }
 
 /* In a program, a GEMM starts before the previous one has written its input. The bits are those of sequential GEMMs. */
-static void hopper_follow(void **state)
+static void hopper_dependent_launches(void **state)
 {
     (void)state;
     static const rvit_cu_small_m_config of[][2] = {
@@ -377,7 +377,7 @@ static void hopper_follow(void **state)
         {{0}, {0}}};
     for (int i = 0; i < (rvit_cu_device_of(H.device[DEVICE])->machine.wgmma ? 3 : 1); i++) {
         memcpy(configs, of[i], sizeof configs);
-        follow(i == 0 ? RVIT_F16 : RVIT_E4M3);
+        dependent_launches(i == 0 ? RVIT_F16 : RVIT_E4M3);
     }
 }
 
@@ -415,16 +415,16 @@ static void hopper_refuses(void **state)
     rvit_cu_machine machine = device->machine;
     machine.wgmma = 1, machine.clusters = 0, machine.n_sms = 1 << 20;
     rvit_cu_linear_facts facts = rvit_cu_linear_facts_of(&queue, &good);
-    assert_true(serve(rvit_cu_linear_choose(&machine, &facts)));
+    assert_true(is_wgmma(rvit_cu_linear_choose(&machine, &facts)));
     machine.wgmma = 0;
-    assert_false(serve(rvit_cu_linear_choose(&machine, &facts)));
+    assert_false(is_wgmma(rvit_cu_linear_choose(&machine, &facts)));
     machine.wgmma = 1;
-    int taken = 0;
+    int chosen = 0;
     for (int i = 0; i < N; i++) {
         facts = rvit_cu_linear_facts_of(&queue, &bad[i]);
-        taken |= serve(rvit_cu_linear_choose(&machine, &facts)) << i;
+        chosen |= is_wgmma(rvit_cu_linear_choose(&machine, &facts)) << i;
     }
-    assert_int_equal(taken, 0);
+    assert_int_equal(chosen, 0);
 }
 
 /* e4m3 ops that no kernel supports are refused with a reason. */
@@ -459,5 +459,5 @@ static void hopper_refuses_e4m3(void **state)
     device->machine = machine;
 }
 
-SUITE(hopper_suite, TEST(hopper_gemms), TEST(hopper_e4m3), TEST(hopper_small_m), TEST(hopper_small_m_all), TEST(hopper_follow),
+SUITE(hopper_suite, TEST(hopper_gemms), TEST(hopper_e4m3), TEST(hopper_small_m), TEST(hopper_small_m_all), TEST(hopper_dependent_launches),
       TEST(hopper_refuses), TEST(hopper_refuses_e4m3));

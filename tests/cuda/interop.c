@@ -299,7 +299,7 @@ static CUresult refuse_context(CUcontext context)
 }
 
 /* If a context cannot be made current, the call fails and the thread's context stack is unchanged. */
-static void context_that_cannot_be_entered(void **state)
+static void unusable_context(void **state)
 {
     (void)state;
     rvit_device *const device = H.device[DEVICE];
@@ -378,7 +378,7 @@ static void misuse(void **state)
 }
 
 /* A device with sleeping waits waits for events, on the library's own streams. */
-static void waits_asleep(void **state)
+static void sleeping_waits(void **state)
 {
     (void)state;
     static const float values[4] = {1, 2, 3, 4};
@@ -405,8 +405,8 @@ static void waits_asleep(void **state)
     rvit_device_destroy(device);
 }
 
-SUITE(interop_suite, TEST(wrapped), TEST(waits_asleep), TEST(every_allocation), TEST(captured_by_the_caller), TEST(context_is_left_alone),
-      TEST(context_that_cannot_be_entered), TEST(statuses_of_results), TEST(misuse));
+SUITE(interop_suite, TEST(wrapped), TEST(sleeping_waits), TEST(every_allocation), TEST(captured_by_the_caller), TEST(context_is_left_alone),
+      TEST(unusable_context), TEST(statuses_of_results), TEST(misuse));
 
 int main(int argc, char **argv)
 {

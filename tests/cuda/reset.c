@@ -79,7 +79,7 @@ static void reset(void)
     dlclose(library);
 }
 
-static void ended_after_a_reset(void **state)
+static void destroyed_after_reset(void **state)
 {
     (void)state;
     const world w = open_world();
@@ -89,7 +89,7 @@ static void ended_after_a_reset(void **state)
     assert_int_equal(allocator.live, 0);
 }
 
-static void a_new_device_after_a_reset(void **state)
+static void new_device_after_reset(void **state)
 {
     (void)state;
     const world old = open_world();
@@ -105,7 +105,7 @@ static void a_new_device_after_a_reset(void **state)
 
 int main(void)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(ended_after_a_reset), cmocka_unit_test(a_new_device_after_a_reset)};
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(destroyed_after_reset), cmocka_unit_test(new_device_after_reset)};
     rvit_device *device = NULL;
     const rvit_cu_driver *driver = NULL;
     failing_allocator_init(&allocator);

@@ -113,7 +113,7 @@ static void attention_variants(void **state)
 
 /* An image has the same bits in a batch of one and in a larger batch, also if a long image selects another kernel, or if each of its tiles
    gets its own SM. The same holds within a session, which uses split-KV in all of its launches. */
-static void long_images_alone(void **state)
+static void long_images_independent(void **state)
 {
     (void)state;
     static const int32_t longs[] = {577, 130, 512, 64, 511, 592}, talls[] = {130, 2050, 540, 511, 0, 1},
@@ -413,5 +413,5 @@ static void kernels_for_more_shared_memory(void **state)
     assert_non_null(strstr(rvit_status_detail(), "RVIT_CUDA_ARCHS"));
 }
 
-SUITE(variants_suite, TEST(attention_variants), TEST(long_images_alone), TEST(negative_scale), TEST(linear_variants), TEST(select_variants),
-      TEST(match_variants), TEST(kernels_for_more_shared_memory));
+SUITE(variants_suite, TEST(attention_variants), TEST(long_images_independent), TEST(negative_scale), TEST(linear_variants),
+      TEST(select_variants), TEST(match_variants), TEST(kernels_for_more_shared_memory));

@@ -258,7 +258,7 @@ static void replays(void **state)
     replays_of(3);
 }
 
-static int64_t in_256s(int64_t size)
+static int64_t round_up_256(int64_t size)
 {
     return (size + 255) / 256 * 256;
 }
@@ -288,15 +288,15 @@ static void memory(void **state)
                       wide = most > values ? most : values;
         const int64_t windows = t.info.window == 0 ? 0 : (groups + (t.info.window - 1) * b) / t.info.window;
         const int64_t limited = windows < groups ? windows : groups;
-        const int64_t tables = in_256s(2 * t.info.head_dim);
-        const int64_t device = 3 * in_256s(4 * bt * dim) + in_256s(4 * bt * wide) + 3 * in_256s(4 * (b + 1)) + in_256s(16 * bt) +
-                               in_256s(4 * bt * t.info.head_dim) + tables +
-                               (t.info.window == 0 ? 0 : in_256s(4 * (limited + 1)) + in_256s(4 * groups));
+        const int64_t tables = round_up_256(2 * t.info.head_dim);
+        const int64_t device = 3 * round_up_256(4 * bt * dim) + round_up_256(4 * bt * wide) + 3 * round_up_256(4 * (b + 1)) +
+                               round_up_256(16 * bt) + round_up_256(4 * bt * t.info.head_dim) + tables +
+                               (t.info.window == 0 ? 0 : round_up_256(4 * (limited + 1)) + round_up_256(4 * groups));
         assert_int_equal(plain.device_size, device);
-        assert_int_equal(plain.upload_size, 2 * in_256s(4) + in_256s(8 * b) + in_256s(4 * bt * values) + tables);
-        assert_int_equal(more.device_size - plain.device_size, in_256s(4 * groups * t.info.merged_dim));
+        assert_int_equal(plain.upload_size, 2 * round_up_256(4) + round_up_256(8 * b) + round_up_256(4 * bt * values) + tables);
+        assert_int_equal(more.device_size - plain.device_size, round_up_256(4 * groups * t.info.merged_dim));
         assert_int_equal(more.readback_size,
-                         in_256s(4 * groups * t.info.merged_dim) + in_256s(4 * t.info.n_deepstack * groups * t.info.merged_dim));
+                         round_up_256(4 * groups * t.info.merged_dim) + round_up_256(4 * t.info.n_deepstack * groups * t.info.merged_dim));
         qwen_close(&t);
     }
 }

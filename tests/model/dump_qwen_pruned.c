@@ -329,7 +329,7 @@ static void from_images(void **state)
         }
 }
 
-static int64_t in_256s(int64_t size)
+static int64_t round_up_256(int64_t size)
 {
     return (size + 255) / 256 * 256;
 }
@@ -371,19 +371,19 @@ static void memory(void **state)
             }
             const int64_t values = (int64_t)t.info.channels * t.info.patch_frames * t.info.patch_size * t.info.patch_size;
             const int64_t groups = BT / 4, most = w == 0 ? 0 : (groups + (w - 1) * B) / w, windows = most < groups ? most : groups;
-            const int64_t results =
-                in_256s(BT) + in_256s(4 * (B + 1)) + (w > 0 ? 2 * in_256s(4 * groups) : 0) + (merges ? in_256s(4 * BT) : 0);
-            int64_t device =
-                in_256s(4 * BT) + in_256s(4 * left) + in_256s(4 * (B + 1)) + (w > 0 ? in_256s(4 * (windows + 1)) - in_256s(4 * groups) : 0);
+            const int64_t results = round_up_256(BT) + round_up_256(4 * (B + 1)) + (w > 0 ? 2 * round_up_256(4 * groups) : 0) +
+                                    (merges ? round_up_256(4 * BT) : 0);
+            int64_t device = round_up_256(4 * BT) + round_up_256(4 * left) + round_up_256(4 * (B + 1)) +
+                             (w > 0 ? round_up_256(4 * (windows + 1)) - round_up_256(4 * groups) : 0);
             if (by_pixels)
-                device += in_256s(4 * BT * values) + in_256s(BT);
+                device += round_up_256(4 * BT * values) + round_up_256(BT);
             else if (merges)
-                device += 2 * in_256s(4 * left) + in_256s(4 * BT * t.info.head_dim);
+                device += 2 * round_up_256(4 * left) + round_up_256(4 * BT * t.info.head_dim);
             else
-                device += in_256s(4 * BT) + in_256s(4 * (LEN + 1));
+                device += round_up_256(4 * BT) + round_up_256(4 * (LEN + 1));
             assert_int_equal(pruned.device_size - plain.device_size, device + results);
-            assert_int_equal(pruned.readback_size - plain.readback_size, results + (merges ? 0 : in_256s(4)));
-            assert_int_equal(pruned.upload_size - plain.upload_size, ranks ? in_256s(4 * (LEN + 1)) : 0);
+            assert_int_equal(pruned.readback_size - plain.readback_size, results + (merges ? 0 : round_up_256(4)));
+            assert_int_equal(pruned.upload_size - plain.upload_size, ranks ? round_up_256(4 * (LEN + 1)) : 0);
             qwen_close(&t);
         }
 }

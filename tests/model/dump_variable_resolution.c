@@ -569,7 +569,7 @@ static void small_images(void **state)
         }
 }
 
-static int64_t in_256s(int64_t size)
+static int64_t round_up_256(int64_t size)
 {
     return (size + 255) / 256 * 256;
 }
@@ -591,13 +591,14 @@ static void memory(void **state)
     expect_ok(rvit_session_memory(s.model, &desc, &info));
     const int64_t d = s.info.dim, b = desc.max_images, bt = desc.max_tokens, pixels = 3 * s.info.patch_size * s.info.patch_size;
     /* l2 keeps half of the tokens and the prefix: at most n / 2 + 1 + n_prefix of n tokens. */
-    const int64_t stage = in_256s(4 * bt) + in_256s(4 * bt), results = in_256s(bt) + in_256s(4 * (b + 1));
-    const int64_t tables = in_256s(4 * 51) + in_256s(2 * s.info.head_dim), wide = pixels > 3 * d ? pixels : 3 * d;
-    const int64_t device = 2 * in_256s(4 * bt * d) + in_256s(4 * bt * d) + in_256s(4 * bt * wide) + 2 * in_256s(4 * (b + 1)) +
-                           in_256s(16 * bt) + in_256s(4 * bt * s.info.head_dim) + stage + results + tables;
-    const int64_t upload = 2 * in_256s(4) + in_256s(8 * b) + in_256s(4 * bt * pixels) + tables;
+    const int64_t stage = round_up_256(4 * bt) + round_up_256(4 * bt), results = round_up_256(bt) + round_up_256(4 * (b + 1));
+    const int64_t tables = round_up_256(4 * 51) + round_up_256(2 * s.info.head_dim), wide = pixels > 3 * d ? pixels : 3 * d;
+    const int64_t device = 2 * round_up_256(4 * bt * d) + round_up_256(4 * bt * d) + round_up_256(4 * bt * wide) +
+                           2 * round_up_256(4 * (b + 1)) + round_up_256(16 * bt) + round_up_256(4 * bt * s.info.head_dim) + stage +
+                           results + tables;
+    const int64_t upload = 2 * round_up_256(4) + round_up_256(8 * b) + round_up_256(4 * bt * pixels) + tables;
     /* The positions of the kept rows are the only array that depends on their number. */
-    const int64_t positions = info.device_size - device, least = in_256s(4 * (desc.max_tokens / 2)), most = in_256s(4 * bt);
+    const int64_t positions = info.device_size - device, least = round_up_256(4 * (desc.max_tokens / 2)), most = round_up_256(4 * bt);
     assert_int_equal(info.upload_size, upload);
     if (positions < least || positions > most)
         fail_msg("the positions of the kept rows take %lld bytes, expected %lld to %lld", (long long)positions, (long long)least,

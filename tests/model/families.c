@@ -214,7 +214,7 @@ static void launches(void **state)
 }
 
 /* Settings that would drop every token keep the prefix, and also the best patch if the head does not read the CLS token. */
-static void nothing_left(void **state)
+static void keep_nothing(void **state)
 {
     (void)state;
     static const int policies[] = {RVIT_PRUNE_L2, RVIT_PRUNE_L2_THRESHOLD, RVIT_PRUNE_RANDOM};
@@ -234,4 +234,4 @@ static void nothing_left(void **state)
     }
 }
 
-SUITE(families_suite, MODEL_TEST(every_policy), MODEL_TEST(last_blocks), MODEL_TEST(launches), MODEL_TEST(nothing_left));
+SUITE(families_suite, MODEL_TEST(every_policy), MODEL_TEST(last_blocks), MODEL_TEST(launches), MODEL_TEST(keep_nothing));

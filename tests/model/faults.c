@@ -11,7 +11,7 @@ static const toy_spec spec = {
 
 enum { N_IMAGES = 2, N_RUNS = 3, MOST_FAULTS = 500 };
 
-static void a_file_that_shrinks(void **state)
+static void shrinking_file(void **state)
 {
     (void)state;
     const toy *m = toy_new(&spec);
@@ -98,16 +98,16 @@ static void every_fault(const char *variable, rvit_status one, rvit_status other
     assert_int_equal(run_all(checkpoint, images), RVIT_OK);
 }
 
-static void device_memory_that_runs_out(void **state)
+static void out_of_device_memory(void **state)
 {
     (void)state;
     every_fault("RVIT_EMU_FAIL_ALLOC", RVIT_OUT_OF_DEVICE_MEMORY, RVIT_OUT_OF_HOST_MEMORY);
 }
 
-static void a_device_that_is_lost(void **state)
+static void lost_device(void **state)
 {
     (void)state;
     every_fault("RVIT_EMU_LOST", RVIT_DEVICE_LOST, RVIT_DEVICE_LOST);
 }
 
-SUITE(model_fault_suite, MODEL_TEST(a_file_that_shrinks), MODEL_TEST(device_memory_that_runs_out), MODEL_TEST(a_device_that_is_lost));
+SUITE(model_fault_suite, MODEL_TEST(shrinking_file), MODEL_TEST(out_of_device_memory), MODEL_TEST(lost_device));

@@ -145,7 +145,7 @@ static void images_equal_their_planes(void **state)
 }
 
 /* A planar float32 image and an 8-bit image in one batch, with a float16 model. */
-static void planar_images_run_beside_others(void **state)
+static void planar_images_in_mixed_batches(void **state)
 {
     (void)state;
     random_seed(18);
@@ -342,7 +342,7 @@ static rvit_buffer *wrapped(rvit_buffer *own, int64_t size)
 
 /* A batch with images in the session's staging buffer, in device memory and in other host memory gives the same bits as one with all images
    in other host memory. */
-static void run_places(rvit_model *model, int variable_resolution)
+static void compare_image_locations(rvit_model *model, int variable_resolution)
 {
     const rvit_image_recipe recipe = recipe_of(RVIT_PROCESSOR_TIMM);
     rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_NONE, -1, NULL, 0);
@@ -401,17 +401,17 @@ static void run_places(rvit_model *model, int variable_resolution)
     rvit_buffer_destroy(own);
 }
 
-static void images_are_read_where_they_lie(void **state)
+static void images_are_read_in_place(void **state)
 {
     (void)state;
     random_seed(22);
     const toy *m = toy_new(&spec);
     rvit_model *model = open_model(m, RVIT_F32);
-    run_places(model, 0);
-    run_places(model, 1);
+    compare_image_locations(model, 0);
+    compare_image_locations(model, 1);
 }
 
-static void bad_places_are_refused(void **state)
+static void bad_image_locations_are_refused(void **state)
 {
     (void)state;
     random_seed(23);
@@ -521,6 +521,6 @@ static void bad_variable_resolution_images(void **state)
     assert_memory_equal(again, got, sizeof again);
 }
 
-SUITE(images_suite, MODEL_TEST(images_equal_their_planes), MODEL_TEST(planar_images_run_beside_others), MODEL_TEST(bad_images_are_refused),
-      MODEL_TEST(variable_resolution_images), MODEL_TEST(bad_variable_resolution_images), MODEL_TEST(images_are_read_where_they_lie),
-      MODEL_TEST(bad_places_are_refused));
+SUITE(images_suite, MODEL_TEST(images_equal_their_planes), MODEL_TEST(planar_images_in_mixed_batches), MODEL_TEST(bad_images_are_refused),
+      MODEL_TEST(variable_resolution_images), MODEL_TEST(bad_variable_resolution_images), MODEL_TEST(images_are_read_in_place),
+      MODEL_TEST(bad_image_locations_are_refused));

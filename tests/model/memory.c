@@ -96,14 +96,14 @@ static void close_fixture(fixture *f)
     assert_int_equal(atomic_load(&f->counter.live), 0);
 }
 
-typedef struct holding {
+typedef struct memory_use {
     rvit_stats stats;
     long long host;
-} holding;
+} memory_use;
 
-static holding hold(const fixture *f)
+static memory_use memory_used(const fixture *f)
 {
-    holding h = {RVIT_STATS_INIT, 0};
+    memory_use h = {RVIT_STATS_INIT, 0};
     expect_ok(rvit_stream_get_stats(f->stream, &h.stats));
     h.host = atomic_load(&f->counter.live);
     return h;
@@ -146,7 +146,7 @@ static long long most_working(int32_t stages)
     }
 }
 
-static void expect_held(const char *what, int policy, int variant, long long found, long long low, long long high)
+static void expect_size(const char *what, int policy, int variant, long long found, long long low, long long high)
 {
     if (found < low || found > high)
         fail_msg("policy %d, variant %d: %s: %lld bytes, expected %lld to %lld", policy, variant, what, found, low, high);
@@ -161,26 +161,26 @@ static void check_session(fixture *f, int policy, int variant)
     expect_ok(rvit_session_create(f->model, &desc, &session));
     rvit_session_destroy(session);
 
-    const holding before = hold(f);
+    const memory_use before = memory_used(f);
     expect_ok(rvit_session_memory(f->model, &desc, &memory));
-    const holding asked = hold(f);
+    const memory_use asked = memory_used(f);
     assert_int_equal(asked.host, before.host);
     assert_int_equal(asked.stats.device_allocations, before.stats.device_allocations);
     expect_ok(rvit_session_create(f->model, &desc, &session));
-    const holding after = hold(f);
+    const memory_use after = memory_used(f);
     const int32_t stages = session_n_stages(session);
-    expect_held("device_size", policy, variant, after.stats.device_size - before.stats.device_size, memory.device_size, memory.device_size);
-    expect_held("upload_size", policy, variant, after.stats.upload_size - before.stats.upload_size, memory.upload_size, memory.upload_size);
+    expect_size("device_size", policy, variant, after.stats.device_size - before.stats.device_size, memory.device_size, memory.device_size);
+    expect_size("upload_size", policy, variant, after.stats.upload_size - before.stats.upload_size, memory.upload_size, memory.upload_size);
     const long long readback = memory.readback_size + memory.trace_size;
-    expect_held("readback_size", policy, variant, after.stats.readback_size - before.stats.readback_size, readback, readback);
+    expect_size("readback_size", policy, variant, after.stats.readback_size - before.stats.readback_size, readback, readback);
     assert_int_equal(memory.trace_size > 0, variant == TRACED);
-    expect_held("working_size", policy, variant, after.stats.working_size - before.stats.working_size, 0, most_working(stages));
+    expect_size("working_size", policy, variant, after.stats.working_size - before.stats.working_size, 0, most_working(stages));
     long long host = memory.host_size;
     if (H.desc.backend == RVIT_BACKEND_CPU)
         host += memory.device_size + memory.upload_size + readback;
-    expect_held("host_size", policy, variant, after.host - before.host, host, host + 16384 + 8192 * (spec.depth + stages));
+    expect_size("host_size", policy, variant, after.host - before.host, host, host + 16384 + 8192 * (spec.depth + stages));
     rvit_session_destroy(session);
-    const holding end = hold(f);
+    const memory_use end = memory_used(f);
     assert_int_equal(end.host, before.host);
     assert_int_equal(end.stats.device_size, before.stats.device_size);
     assert_int_equal(end.stats.upload_size, before.stats.upload_size);
@@ -274,10 +274,10 @@ static void check_formula(rvit_quantization quantization)
             readback += results + (tome ? 0 : SUM(4 * (B + 1)));
             trace += SUM(4 * B * len[i], tome ? 4 * B * len[i] * 64 : 0);
         }
-        expect_held("device_size by the formula", policy, TRACED, memory.device_size, device, device);
-        expect_held("upload_size by the formula", policy, TRACED, memory.upload_size, upload, upload);
-        expect_held("readback_size by the formula", policy, TRACED, memory.readback_size, readback, readback);
-        expect_held("trace_size by the formula", policy, TRACED, memory.trace_size, trace, trace);
+        expect_size("device_size by the formula", policy, TRACED, memory.device_size, device, device);
+        expect_size("upload_size by the formula", policy, TRACED, memory.upload_size, upload, upload);
+        expect_size("readback_size by the formula", policy, TRACED, memory.readback_size, readback, readback);
+        expect_size("trace_size by the formula", policy, TRACED, memory.trace_size, trace, trace);
     }
     close_fixture(f);
 }
@@ -314,14 +314,14 @@ static void runs_allocate_nothing(void **state)
         rvit_session_desc desc = variant_of(f, policies[p], TRACED);
         rvit_session *session = NULL;
         expect_ok(rvit_session_create(f->model, &desc, &session));
-        const holding before = hold(f);
+        const memory_use before = memory_used(f);
         for (int run = 0; run < (H.is_slow ? 2 * (N_IMAGES + 1) : 100); run++) {
             const int32_t n = run * 7 % (N_IMAGES + 1);
             run_session(session, f->m, images, n, policies[p] == RVIT_PRUNE_MASK ? keep : NULL);
             if (run % 10 == 0)
                 read_lazy_results(session, f->m, n);
         }
-        const holding after = hold(f);
+        const memory_use after = memory_used(f);
         assert_int_equal(after.host, before.host);
         assert_int_equal(after.stats.host_allocations, before.stats.host_allocations);
         assert_int_equal(after.stats.device_allocations, before.stats.device_allocations);
@@ -354,10 +354,10 @@ static void fallback_is_bounded(void **state)
         expect_ok(rvit_session_memory(f->model, &desc, &most));
         assert_true(most.device_size >= pruned.device_size && most.device_size >= dense.device_size);
         assert_true(most.upload_size >= dense.upload_size); /* the sessions that are timed have their own images */
-        const holding before = hold(f);
+        const memory_use before = memory_used(f);
         rvit_session *session = NULL;
         expect_ok(rvit_session_create(f->model, &desc, &session));
-        const holding after = hold(f);
+        const memory_use after = memory_used(f);
         assert_true(after.stats.device_size - before.stats.device_size <= most.device_size);
         assert_true(after.stats.upload_size - before.stats.upload_size <= most.upload_size);
         assert_true(after.stats.readback_size - before.stats.readback_size <= most.readback_size);
@@ -370,7 +370,7 @@ static void weights_are_counted(void **state)
 {
     (void)state;
     fixture *f = open_fixture(RVIT_F32);
-    const holding before = hold(f);
+    const memory_use before = memory_used(f);
     rvit_checkpoint *checkpoint = open_checkpoint(f->m, "weights.safetensors");
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
     rvit_checkpoint_info files = RVIT_CHECKPOINT_INFO_INIT;
@@ -380,7 +380,7 @@ static void weights_are_counted(void **state)
     rvit_model *model = NULL;
     expect_ok(rvit_model_create(f->device, checkpoint, NULL, &model));
     expect_ok(rvit_model_get_info(model, &info));
-    assert_int_equal(hold(f).stats.device_size - before.stats.device_size, info.weights_size);
+    assert_int_equal(memory_used(f).stats.device_size - before.stats.device_size, info.weights_size);
     assert_true(info.weights_size >= files.n_parameters * 4);
     rvit_model_destroy(model);
     close_fixture(f);

@@ -153,7 +153,7 @@ static void model_descs(void **state)
 }
 
 /* A weight that is NaN, infinite or too large for float16 makes the logits not finite, which gives an error. */
-static void a_weight_beyond_float16(void **state)
+static void weight_beyond_float16(void **state)
 {
     (void)state;
     toy *m = (toy *)(uintptr_t)toy_new(&spec);
@@ -180,4 +180,4 @@ static void a_weight_beyond_float16(void **state)
 }
 
 SUITE(model_misuse_suite, MODEL_TEST(session_descs), MODEL_TEST(run_args), MODEL_TEST(a_second_run_is_refused), MODEL_TEST(model_descs),
-      MODEL_TEST(a_weight_beyond_float16));
+      MODEL_TEST(weight_beyond_float16));

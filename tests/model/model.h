@@ -34,7 +34,7 @@ rvit_session_desc policy_desc(int policy, int32_t max_images);
 /* Runs, and returns the logits in scratch memory. */
 float *run_session(rvit_session *session, const toy *m, const float *images, int32_t n_images, const uint8_t *keep);
 /* The same for a run in which image `bad` has no result because of its pixels. */
-float *run_beside(rvit_session *session, const toy *m, const float *images, int32_t n_images, const uint8_t *keep, int32_t bad);
+float *run_with_bad_image(rvit_session *session, const toy *m, const float *images, int32_t n_images, const uint8_t *keep, int32_t bad);
 /* Checks a stage of a policy that keeps the k best tokens against the float64 scores: tokens clearly above the k-th best score are kept,
    tokens clearly below it are not, and the number of tokens is right. */
 void expect_decision(const toy *m, const toy_stage *s, rvit_prune_type type, double keep, double margin);

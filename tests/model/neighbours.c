@@ -152,7 +152,7 @@ static void expect_neighbours(rvit_session *session, const toy *m, int policy, i
 }
 
 /* All types and policies, with varying batches, fixed batches and variable resolution. */
-static void a_bad_image_among_good_ones(void **state)
+static void one_bad_image(void **state)
 {
     (void)state;
     int n = 0;
@@ -266,4 +266,4 @@ static void results_are_not_trusted(void **state)
     }
 }
 
-SUITE(neighbours_suite, MODEL_TEST(a_bad_image_among_good_ones), MODEL_TEST(more_images_than_tokens), MODEL_TEST(results_are_not_trusted));
+SUITE(neighbours_suite, MODEL_TEST(one_bad_image), MODEL_TEST(more_images_than_tokens), MODEL_TEST(results_are_not_trusted));

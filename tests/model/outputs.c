@@ -175,7 +175,7 @@ static void cls_attention(void **state)
         }
 }
 
-static int keep_the_same(const rvit_session *a, const rvit_session *b)
+static int keep_same_tokens(const rvit_session *a, const rvit_session *b)
 {
     for (int32_t stage = 0; stage < session_n_stages(a); stage++) {
         const int32_t *cu = session_cu_seqlens(a, stage);
@@ -208,7 +208,7 @@ static void fixed_batches(void **state)
             rvit_session *fixed = open_session(model, &desc);
             const float *a = run_session(any, m, images, N_IMAGES, NULL), *b = run_session(fixed, m, images, N_IMAGES, NULL);
             const float difference = largest_difference(a, b, N_IMAGES * CLASSES);
-            const int same = keep_the_same(any, fixed);
+            const int same = keep_same_tokens(any, fixed);
             n_same += same;
             assert_true(same || types[t] != RVIT_F32);
             if (same && !(difference < differences[t]))
@@ -281,7 +281,7 @@ static void device_buffers(void **state)
 }
 
 /* With several runs pending, wait reports the error of any run, once. */
-static void an_error_of_any_run(void **state)
+static void errors_of_pending_runs(void **state)
 {
     (void)state;
     enum { RUNS = 3 };
@@ -436,7 +436,7 @@ static void selects_can_be_repeated(void **state)
 }
 
 /* With RVIT_TRACE_GIVEN a session keeps the given sets, and traces its own decisions on the remaining rows. */
-static void given_sets(void **state)
+static void given_kept_tokens(void **state)
 {
     (void)state;
     const toy *m = toy_new(&spec);
@@ -561,5 +561,5 @@ static void traced_metric_and_anchors(void **state)
 }
 
 SUITE(outputs_suite, MODEL_TEST(features_give_the_logits), MODEL_TEST(grids), MODEL_TEST(cls_attention), MODEL_TEST(fixed_batches),
-      MODEL_TEST(device_buffers), MODEL_TEST(an_error_of_any_run), MODEL_TEST(bad_buffers), MODEL_TEST(dense_fallback),
-      MODEL_TEST(selects_can_be_repeated), MODEL_TEST(given_sets), MODEL_TEST(traced_metric_and_anchors));
+      MODEL_TEST(device_buffers), MODEL_TEST(errors_of_pending_runs), MODEL_TEST(bad_buffers), MODEL_TEST(dense_fallback),
+      MODEL_TEST(selects_can_be_repeated), MODEL_TEST(given_kept_tokens), MODEL_TEST(traced_metric_and_anchors));

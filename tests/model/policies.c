@@ -325,7 +325,7 @@ static void equals_the_reference(void **state)
 
 /* There is no reference for the tokens that the random policy keeps. Their number must be right, they must be the same for all images and
    for equal seeds, and the logits must equal those of the same keep mask. */
-static void random_is_a_mask_drawn_from_the_seed(void **state)
+static void random_equals_its_mask(void **state)
 {
     (void)state;
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT, masked = RVIT_SESSION_DESC_INIT;
@@ -439,7 +439,7 @@ int main(int argc, char **argv)
         const struct CMUnitTest test = {T.cases[i].title, equals_the_reference, open_model, close_model, &T.cases[i]};
         tests[i] = test;
     }
-    const struct CMUnitTest random = {"random", random_is_a_mask_drawn_from_the_seed, open_model, close_model, NULL};
+    const struct CMUnitTest random = {"random", random_equals_its_mask, open_model, close_model, NULL};
     tests[T.n_cases] = random;
     const suite policies = {"policies", tests, (size_t)T.n_cases + 1};
     const suite *const suites[] = {&policies};

@@ -102,7 +102,7 @@ static void properties_hold(void **state)
             if (policy != RVIT_PRUNE_NONE && policy != RVIT_PRUNE_TOME && !masked)
                 continue; /* these policies refuse NaN scores */
             images[2 * m->pixels + 5] = NAN;
-            const float *beside = run_beside(session, m, images, N_IMAGES, masked ? masks(m, N_IMAGES, 0) : NULL, 2);
+            const float *beside = run_with_bad_image(session, m, images, N_IMAGES, masked ? masks(m, N_IMAGES, 0) : NULL, 2);
             for (int32_t i = 0; i < N_IMAGES; i++)
                 if (i != 2)
                     assert_memory_equal(beside + i * CLASSES, all + i * CLASSES, CLASSES * sizeof *all);

@@ -128,7 +128,7 @@ static void nan_images_are_named(void **state)
     float *images = toy_images(m, 3, 5);
     const float *wanted = run_session(session, m, images, 3, NULL);
     images[m->pixels] = NAN;
-    const float *got = run_beside(session, m, images, 3, NULL, 1);
+    const float *got = run_with_bad_image(session, m, images, 3, NULL, 1);
     assert_memory_equal(got, wanted, 7 * sizeof(float));
     assert_memory_equal(got + 14, wanted + 14, 7 * sizeof(float));
     assert_true(isnan(got[7]));

@@ -64,7 +64,7 @@ float *run_session(rvit_session *session, const toy *m, const float *images, int
     return logits;
 }
 
-float *run_beside(rvit_session *session, const toy *m, const float *images, int32_t n_images, const uint8_t *keep, int32_t bad)
+float *run_with_bad_image(rvit_session *session, const toy *m, const float *images, int32_t n_images, const uint8_t *keep, int32_t bad)
 {
     const size_t size = (size_t)n_images * (size_t)m->spec.n_classes * sizeof(float);
     rvit_run_args args = RVIT_RUN_ARGS_INIT;

@@ -199,7 +199,7 @@ static void float16_overflow(void **state)
         TRITONBACKEND_Model *model = scene_add_model(cases[i].name, config);
         snprintf(name, sizeof name, "%s/1/model.safetensors", cases[i].name);
         scene_write(name, file, size);
-        scene_adopt(model);
+        scene_initialize(model);
         TRITONBACKEND_Request *requests[] = {request_image(&black), request_image(&bright), request_image(&black)};
         run_batch(scene_instance(model), requests, 3);
         fake_request_expect_error(requests[1], TRITONSERVER_ERROR_INTERNAL, cases[i].words);

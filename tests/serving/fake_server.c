@@ -96,7 +96,7 @@ void fake_server_begin(void)
     log_text[0] = 0;
 }
 
-static const char *left_over(const fake_object *o)
+static const char *leak_of(const fake_object *o)
 {
     switch (o->kind) {
     case FAKE_REQUEST:
@@ -124,8 +124,8 @@ const char *fake_server_finish(void)
 {
     fake_object *first = atomic_exchange(&objects, NULL);
     for (fake_object *o = first; o; o = o->next) {
-        if (atomic_load(&o->live) && left_over(o))
-            fake_broken_rule("at the end", "%s", left_over(o));
+        if (atomic_load(&o->live) && leak_of(o))
+            fake_broken_rule("at the end", "%s", leak_of(o));
         if (o->free_contents)
             o->free_contents(o);
     }

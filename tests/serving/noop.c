@@ -64,7 +64,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model)
     return TRITONBACKEND_ModelSetState(model, (void *)(intptr_t)n);
 }
 
-static TRITONSERVER_Error *look_at_inputs(TRITONBACKEND_Request *request, int64_t *n_images)
+static TRITONSERVER_Error *read_inputs(TRITONBACKEND_Request *request, int64_t *n_images)
 {
     uint32_t n_inputs;
     *n_images = 1;
@@ -107,7 +107,7 @@ static int64_t answer(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Reque
 {
     int64_t n_images;
     TRITONBACKEND_Response *response = NULL;
-    TRITONSERVER_Error *error = look_at_inputs(request, &n_images);
+    TRITONSERVER_Error *error = read_inputs(request, &n_images);
     const uint64_t seen = now();
     drop(TRITONBACKEND_ResponseNew(&response, request));
     if (!error && response)

@@ -98,11 +98,11 @@ TRITONBACKEND_Model *scene_add_model(const char *name, const char *config)
 TRITONBACKEND_Model *scene_load(const char *name, const char *config)
 {
     TRITONBACKEND_Model *model = scene_add_model(name, config);
-    scene_adopt(model);
+    scene_initialize(model);
     return model;
 }
 
-void scene_adopt(TRITONBACKEND_Model *model)
+void scene_initialize(TRITONBACKEND_Model *model)
 {
     fake_expect_success(TRITONBACKEND_ModelInitialize(model));
     int i = 0;

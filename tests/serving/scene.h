@@ -40,7 +40,7 @@ TRITONBACKEND_Model *scene_add_model(const char *name, const char *config);
  */
 TRITONBACKEND_Model *scene_load(const char *name, const char *config);
 /* Initialises an added model, whose files may have been replaced, and a CPU instance of it. */
-void scene_adopt(TRITONBACKEND_Model *model);
+void scene_initialize(TRITONBACKEND_Model *model);
 TRITONBACKEND_ModelInstance *scene_instance(TRITONBACKEND_Model *model);
 /* An instance of any kind; may fail. */
 TRITONSERVER_Error *scene_try_instance(TRITONBACKEND_Model *model, TRITONSERVER_InstanceGroupKind kind, int32_t device,

@@ -41,7 +41,7 @@ static void arrange(rvit_device *device, rvit_op *op)
 static void arranged_in_place(void **state)
 {
     (void)state;
-    layer_does("");
+    set_layer("");
     rvit_device *device = NULL;
     rvit_device_desc desc = auto_desc();
     desc.skip_self_test = 1;
@@ -93,17 +93,17 @@ static void fails_to_arrange(void **state)
     rvit_buffer *weight = NULL;
     rvit_device_desc desc = auto_desc();
     desc.skip_self_test = 1;
-    layer_does("");
+    set_layer("");
     expect_ok(rvit_device_create(&desc, &device));
     device->info.tier = RVIT_TIER_MATRIX;
     ((rvit_vk_device *)device)->physical.matrix.in_rows = 1;
     expect_ok(rvit_buffer_create(device, BEFORE + COLUMNS * FEATURES * 2, RVIT_BUFFER_UPLOAD, &weight));
     expect_ok(rvit_stream_create(device, &stream));
     rvit_op op = linear_of(weight);
-    layer_does("no_shaders");
+    set_layer("no_shaders");
     expect_status(rvit_vk_arrange_weight(stream, &op), RVIT_OUT_OF_DEVICE_MEMORY, "vkCreateShaderModule");
     assert_int_equal(op.hints.arranged, 0);
-    layer_does("");
+    set_layer("");
     expect_ok(rvit_vk_arrange_weight(stream, &op));
     assert_int_equal(op.hints.arranged, 1);
     expect_ok(rvit_stream_synchronize(stream));
@@ -116,7 +116,7 @@ static void fails_to_arrange(void **state)
 static void other_matrix_layout(void **state)
 {
     (void)state;
-    layer_does("");
+    set_layer("");
     rvit_device *device = NULL;
     rvit_device_desc desc = auto_desc();
     desc.tier = RVIT_TIER_MATRIX;

@@ -20,7 +20,7 @@ static void *blob_of(rvit_device *device, size_t *size)
 }
 
 /* Opens a device with the blob; returns whether the blob was accepted. */
-static int is_taken(const void *blob, size_t size)
+static int is_accepted(const void *blob, size_t size)
 {
     rvit_device *device = NULL;
     rvit_device_desc desc = auto_desc();
@@ -34,31 +34,31 @@ static int is_taken(const void *blob, size_t size)
     return !ignored;
 }
 
-static void saved_and_given_back(void **state)
+static void cache_round_trip(void **state)
 {
     (void)state;
-    layer_does("");
+    set_layer("");
     rvit_device *device = NULL;
     rvit_device_desc desc = auto_desc();
     expect_ok(rvit_device_create(&desc, &device));
     size_t size = 0;
     uint8_t *blob = blob_of(device, &size);
     rvit_device_destroy(device);
-    assert_true(is_taken(blob, size));
-    assert_true(is_taken(blob, 0));
+    assert_true(is_accepted(blob, size));
+    assert_true(is_accepted(blob, 0));
     desc.cache_data = blob;
     desc.cache_size = size;
     expect_ok(rvit_device_create(&desc, &device));
     assert_true(error_of(device) < 1e-5);
     rvit_device_destroy(device);
-    layer_does("other_driver");
-    assert_false(is_taken(blob, size));
+    set_layer("other_driver");
+    assert_false(is_accepted(blob, size));
     assert_true(logged("another version"));
-    layer_does("");
-    assert_false(is_taken(blob, size - 1));
-    assert_false(is_taken(blob, 5));
+    set_layer("");
+    assert_false(is_accepted(blob, size - 1));
+    assert_false(is_accepted(blob, 5));
     blob[size / 2] ^= 0x10;
-    assert_false(is_taken(blob, size));
+    assert_false(is_accepted(blob, size));
     blob[size / 2] ^= 0x10;
     test_free(blob);
 }
@@ -146,4 +146,4 @@ static void denied(void **state)
     assert_int_equal(physical.info.tier, RVIT_TIER_MATRIX);
 }
 
-SUITE(cache_suite, TEST(saved_and_given_back), TEST(damaged), TEST(misuse), TEST(denied));
+SUITE(cache_suite, TEST(cache_round_trip), TEST(damaged), TEST(misuse), TEST(denied));

@@ -25,7 +25,7 @@ void log_restart(void)
     rvit_log_set(collect, NULL);
 }
 
-void layer_does(const char *words)
+void set_layer(const char *words)
 {
     assert_int_equal(setenv("RVIT_TEST_LAYER", words, 1), 0);
 }
@@ -36,7 +36,7 @@ static int no_layer(void **state)
     rvit_log_set(NULL, NULL);
     free(log_lines);
     log_lines = NULL;
-    layer_does("");
+    set_layer("");
     return 0;
 }
 
@@ -130,7 +130,7 @@ static void wrong_tier(void **state)
     rvit_device_destroy(device);
     if (before == RVIT_TIER_SCALAR)
         skip();
-    layer_does("wrong_subgroup");
+    set_layer("wrong_subgroup");
     log_restart();
     expect_ok(rvit_device_create(&desc, &device));
     rvit_device_info info = info_of(device);
@@ -154,7 +154,7 @@ static void wrong_driver(void **state)
     (void)state;
     rvit_device *device = NULL;
     rvit_device_desc desc = auto_desc();
-    layer_does("wrong");
+    set_layer("wrong");
     expect_status(rvit_device_create(&desc, &device), RVIT_UNSUPPORTED, "self-test");
     assert_null(device);
     desc.skip_self_test = 1;
@@ -168,7 +168,7 @@ static void lost_in_self_test(void **state)
     rvit_device *device = NULL;
     rvit_device_desc desc = auto_desc();
     log_restart();
-    layer_does("lost_subgroup");
+    set_layer("lost_subgroup");
     expect_ok(rvit_device_create(&desc, &device));
     assert_int_equal(info_of(device).tier, RVIT_TIER_SCALAR);
     assert_true(error_of(device) < 1e-5);
@@ -191,7 +191,7 @@ static void lost(void **state)
     expect_ok(rvit_record_end(w.stream, &program));
     expect_ok(rvit_program_launch(program, w.stream));
     expect_ok(workload_attention(&w, 0));
-    layer_does("lost");
+    set_layer("lost");
     uint32_t words[4] = {0};
     expect_status(workload_attention(&w, 0), RVIT_DEVICE_LOST, "vkQueueSubmit");
     expect_status(rvit_program_launch(program, w.stream), RVIT_DEVICE_LOST, NULL);
@@ -201,7 +201,7 @@ static void lost(void **state)
     expect_status(rvit_device_create(&desc, &second), RVIT_DEVICE_LOST, NULL);
     assert_null(second);
     /* The device remains lost, but a new one works. */
-    layer_does("");
+    set_layer("");
     expect_status(workload_attention(&w, 0), RVIT_DEVICE_LOST, NULL);
     expect_ok(rvit_device_create(&desc, &second));
     assert_true(error_of(second) < 1e-5);
@@ -246,7 +246,7 @@ static void no_pipelines(void **state)
     workload w;
     workload_open(&w, device);
     for (int turn = 0; turn < 3; turn++) {
-        layer_does(turn == 1 ? "" : "no_shaders");
+        set_layer(turn == 1 ? "" : "no_shaders");
         log_restart();
         expect_ok(rvit_record_begin(w.stream));
         expect_ok(workload_attention(&w, 0));
@@ -317,7 +317,7 @@ static void few_bindings(void **state)
 {
     (void)state;
     rvit_device *device = NULL;
-    layer_does("minimum");
+    set_layer("minimum");
     const rvit_device_desc desc = auto_desc();
     expect_ok(rvit_device_create(&desc, &device));
     workload w;
@@ -377,7 +377,7 @@ static void best_of_two(void **state)
                  {"kinds:0,1", RVIT_DEVICE_KIND_INTEGRATED}, {"kinds:1,0", RVIT_DEVICE_KIND_INTEGRATED},
                  {"kinds:1,1", RVIT_DEVICE_KIND_INTEGRATED}, {"kinds:4,4", RVIT_DEVICE_KIND_CPU}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        layer_does(cases[i].words);
+        set_layer(cases[i].words);
         rvit_device_info infos[8];
         int32_t n = 0, wanted = -1, n_vulkan = 0;
         for (int k = 0; k < 8; k++)
@@ -403,7 +403,7 @@ static void best_of_two(void **state)
 static void pci_address_and_free_memory(void **state)
 {
     (void)state;
-    layer_does("pci_and_memory");
+    set_layer("pci_and_memory");
     rvit_device_desc desc = auto_desc();
     rvit_device *device = NULL;
     expect_ok(rvit_device_create(&desc, &device));
@@ -417,7 +417,7 @@ static void pci_address_and_free_memory(void **state)
 static void portable_device(void **state)
 {
     (void)state;
-    layer_does("portable");
+    set_layer("portable");
     rvit_device_desc desc = auto_desc();
     rvit_device *device = NULL;
     expect_ok(rvit_device_create(&desc, &device));
@@ -427,11 +427,11 @@ static void portable_device(void **state)
 static void missing_function(void **state)
 {
     (void)state;
-    layer_does("no_function");
+    set_layer("no_function");
     rvit_device_desc desc = auto_desc();
     rvit_device *device = NULL;
     expect_status(rvit_device_create(&desc, &device), RVIT_UNAVAILABLE, "has no vkCmdDispatchIndirect");
-    layer_does("");
+    set_layer("");
     expect_ok(rvit_device_create(&desc, &device));
     rvit_device_destroy(device);
 }
@@ -445,9 +445,9 @@ static void no_memory(void **state)
     rvit_device *device = NULL;
     rvit_buffer *buffer = NULL;
     char has[64];
-    layer_does("pci_and_memory");
+    set_layer("pci_and_memory");
     expect_ok(rvit_device_create(&desc, &device));
-    layer_does("pci_and_memory no_memory");
+    set_layer("pci_and_memory no_memory");
     const rvit_device_info info = info_of(device);
     snprintf(has, sizeof has, "(%lld bytes in total, %lld free)", (long long)info.memory_size, (long long)info.memory_free);
     expect_status(rvit_buffer_create(device, 8 << 20, RVIT_BUFFER_DEVICE, &buffer), RVIT_OUT_OF_DEVICE_MEMORY,

@@ -7,7 +7,7 @@
 extern const suite drivers_suite, cache_suite, loops_suite, arrange_suite, arrange_failure_suite;
 
 /* Sets the behaviour of the test layer; "": none. */
-void layer_does(const char *words);
+void set_layer(const char *words);
 
 /* Starts to collect the library's log. */
 void log_restart(void);

@@ -63,7 +63,7 @@ static void bad_descs(void **state)
 }
 
 /* The application's commands use the library's buffers. */
-static void own_in_commands(void **state)
+static void library_buffers_in_commands(void **state)
 {
     (void)state;
     rvit_buffer *own = NULL;
@@ -166,4 +166,4 @@ static void ordered_across_wrappers(void **state)
     app_buffer_close(APP, &b);
 }
 
-SUITE(app_buffer_suite, APP_TEST(bad_descs), APP_TEST(own_in_commands), APP_TEST(parts), APP_TEST(ordered_across_wrappers));
+SUITE(app_buffer_suite, APP_TEST(bad_descs), APP_TEST(library_buffers_in_commands), APP_TEST(parts), APP_TEST(ordered_across_wrappers));

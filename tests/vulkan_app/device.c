@@ -7,7 +7,7 @@
 enum { HEAD_DIM = 64, ROWS = 24 };
 
 /* Attention with zero keys: a row's result is the mean of v over its image, here of 8 rows numbered from 0. */
-static rvit_status attend(rvit_stream *stream, rvit_buffer *in, rvit_buffer *out)
+static rvit_status run_attention(rvit_stream *stream, rvit_buffer *in, rvit_buffer *out)
 {
     float *qkv = rvit_buffer_host(in);
     memset(qkv, 0, (size_t)rvit_buffer_size(in));
@@ -65,7 +65,7 @@ static void work_close(work *w)
 static void expect_works(rvit_device *device)
 {
     work w = work_open(device);
-    expect_ok(attend(w.stream, w.in, w.out));
+    expect_ok(run_attention(w.stream, w.in, w.out));
     expect_ok(rvit_stream_synchronize(w.stream));
     assert_true(is_right(&w));
     work_close(&w);
@@ -89,7 +89,7 @@ static void works_and_locks(void **state)
     assert_int_equal(created, before + 3); /* the runs of the self-test */
     work w = work_open(device);
     for (int i = 1; i <= 5; i++) {
-        expect_ok(attend(w.stream, w.in, w.out));
+        expect_ok(run_attention(w.stream, w.in, w.out));
         expect_ok(rvit_stream_synchronize(w.stream));
         rvit_stats stats = RVIT_STATS_INIT;
         expect_ok(rvit_stream_get_stats(w.stream, &stats));
@@ -126,7 +126,7 @@ static void shared_queue(void **state)
     work w = work_open(APP->rvit);
     assert_int_equal(pthread_create(&thread, NULL, submit_often, APP), 0);
     for (int i = 0; i < 50; i++) {
-        expect_ok(attend(w.stream, w.in, w.out));
+        expect_ok(run_attention(w.stream, w.in, w.out));
         expect_ok(rvit_stream_synchronize(w.stream));
     }
     assert_int_equal(pthread_join(thread, &failed), 0);
@@ -154,11 +154,11 @@ static void several_devices(void **state)
         w[i] = work_open(devices[i]);
     for (int round = 0; round < 3; round++)
         for (int i = 0; i < 4; i++)
-            expect_ok(attend(w[i].stream, w[i].in, w[i].out));
+            expect_ok(run_attention(w[i].stream, w[i].in, w[i].out));
     for (int i = 0; i < 4; i++) {
         expect_ok(rvit_stream_synchronize(w[i].stream));
         assert_true(is_right(&w[i]));
-        expect_status(attend(w[i].stream, w[i].in, w[(i + 1) % 4].out), RVIT_INVALID_ARGUMENT, "another");
+        expect_status(run_attention(w[i].stream, w[i].in, w[(i + 1) % 4].out), RVIT_INVALID_ARGUMENT, "another");
     }
     for (int i = 0; i < 4; i++)
         work_close(&w[i]);
@@ -248,7 +248,7 @@ static void without_a_feature(void **state)
     expect_status(rvit_vulkan_device_create(&desc, &tier, &device), RVIT_UNSUPPORTED, "VK_KHR_cooperative_matrix");
 }
 
-static PFN_vkVoidFunction VKAPI_CALL gives_nothing(VkInstance instance, const char *name)
+static PFN_vkVoidFunction VKAPI_CALL finds_no_function(VkInstance instance, const char *name)
 {
     (void)instance, (void)name;
     return NULL;
@@ -260,7 +260,7 @@ static PFN_vkVoidFunction VKAPI_CALL no_device_function(VkDevice device, const c
     return NULL;
 }
 
-static PFN_vkVoidFunction VKAPI_CALL gives_no_device_functions(VkInstance instance, const char *name)
+static PFN_vkVoidFunction VKAPI_CALL finds_no_device_function(VkInstance instance, const char *name)
 {
     return strcmp(name, "vkGetDeviceProcAddr") == 0 ? (PFN_vkVoidFunction)no_device_function : vkGetInstanceProcAddr(instance, name);
 }
@@ -289,8 +289,8 @@ static void bad_descs(void **state)
     BAD(desc.lock_queue = NULL, RVIT_INVALID_ARGUMENT, "lock_queue");
     BAD(desc.unlock_queue = NULL, RVIT_INVALID_ARGUMENT, "unlock_queue");
     BAD((desc.extensions = NULL, desc.n_extensions = 2), RVIT_INVALID_ARGUMENT, "extensions");
-    BAD(desc.get_instance_proc_addr = (rvit_vulkan_function)gives_nothing, RVIT_UNAVAILABLE, "vkEnumeratePhysicalDevices");
-    BAD(desc.get_instance_proc_addr = (rvit_vulkan_function)gives_no_device_functions, RVIT_UNAVAILABLE, "get_instance_proc_addr");
+    BAD(desc.get_instance_proc_addr = (rvit_vulkan_function)finds_no_function, RVIT_UNAVAILABLE, "vkEnumeratePhysicalDevices");
+    BAD(desc.get_instance_proc_addr = (rvit_vulkan_function)finds_no_device_function, RVIT_UNAVAILABLE, "get_instance_proc_addr");
     const char *hole[2] = {"VK_KHR_external_memory_fd", NULL};
     BAD((desc.extensions = hole, desc.n_extensions = 2), RVIT_INVALID_ARGUMENT, "extensions");
     rvit_device_desc common = RVIT_DEVICE_DESC_INIT;
@@ -306,7 +306,7 @@ static void bad_descs(void **state)
 }
 
 /* Enabled features that the physical device lacks are rejected. Unknown ones are ignored. */
-static void bad_promises(void **state)
+static void missing_features(void **state)
 {
     (void)state;
     rvit_device *device = NULL;
@@ -442,5 +442,5 @@ static void every_allocation_of_an_application(void **state)
 }
 
 SUITE(app_device_suite, APP_TEST(works_and_locks), APP_TEST(shared_queue), APP_TEST(several_devices), APP_TEST(bare),
-      APP_TEST(without_a_feature), APP_TEST(without_bf16_and_int8), APP_TEST(bad_descs), APP_TEST(bad_promises), APP_TEST(cache),
+      APP_TEST(without_a_feature), APP_TEST(without_bf16_and_int8), APP_TEST(bad_descs), APP_TEST(missing_features), APP_TEST(cache),
       APP_TEST(every_allocation_of_an_application));

@@ -35,7 +35,7 @@ unsigned long long load_relaxed(const unsigned long long *p)
 {
     fiber &f = checked(p);
     if (++f.spins % SPIN_YIELD == 0)
-        stand_back(*this_worker(), f);
+        let_others_run(*this_worker(), f);
     if (f.spins > SPIN_LIMIT)
         fail("spins endlessly on %p", static_cast<const void *>(p));
     return __atomic_load_n(p, __ATOMIC_ACQUIRE);

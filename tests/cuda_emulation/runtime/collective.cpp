@@ -67,7 +67,7 @@ void execute(warp &w, collective kind)
 
 /* Returns once all lanes have arrived and the collective is done. The last lane executes it, with the operands in the others' fibers;
    results stay there until their next collective. */
-void meet(worker &w, fiber &f, site at, collective kind)
+void join_collective(worker &w, fiber &f, site at, collective kind)
 {
     warp &home = *f.home;
     if (watching_races)
@@ -90,7 +90,7 @@ void meet(worker &w, fiber &f, site at, collective kind)
     home.arrived = 0;
     execute(home, kind);
     make_ready(home, ~f.bit);
-    if (now_and_then(w, 4))
+    if (one_in(w, 4))
         yield(w, f);
 }
 
@@ -111,7 +111,7 @@ uint32_t warp_collective(site at, collective kind, uint32_t value, int argument)
     fiber &f = *w.current;
     f.value = value;
     f.argument = argument;
-    meet(w, f, at, kind);
+    join_collective(w, f, at, kind);
     return f.result;
 }
 
@@ -124,7 +124,7 @@ void load_matrix(site at, uint32_t *r, bool transposed, uint32_t shared)
     f.address = shared_bytes(at, shared, 16);
     if (watching_races)
         note_access(f.address, 16, false, __builtin_return_address(0));
-    meet(w, f, at, collective::load_matrix);
+    join_collective(w, f, at, collective::load_matrix);
 }
 
 void multiply(site at, collective kind, float *d, const uint32_t *a, const uint32_t *b)
@@ -134,7 +134,7 @@ void multiply(site at, collective kind, float *d, const uint32_t *a, const uint3
     f.d = d;
     f.a = a;
     f.b = b;
-    meet(w, f, at, kind);
+    join_collective(w, f, at, kind);
 }
 
 void multiply_e4m3(site at, float *d, const uint32_t *a, const uint32_t *b)
@@ -149,7 +149,7 @@ void multiply_u8(site at, bool is_signed, int *d, const uint32_t *a, const uint3
     f.d = d;
     f.a = a;
     f.b = b;
-    meet(w, f, at, is_signed ? collective::multiply_u8_s8 : collective::multiply_u8);
+    join_collective(w, f, at, is_signed ? collective::multiply_u8_s8 : collective::multiply_u8);
 }
 
 void wgmma_issue(site at, const wgmma_args &p)
@@ -157,7 +157,7 @@ void wgmma_issue(site at, const wgmma_args &p)
     worker &w = *this_worker();
     fiber &f = *w.current;
     f.wgmma = p;
-    meet(w, f, at, collective::wgmma);
+    join_collective(w, f, at, collective::wgmma);
 }
 
 void wgmma_commit(site at)

@@ -149,14 +149,14 @@ void park(worker &w, fiber &f, site at);
 /* Continues when its turn comes in the order of the seed, possibly at once. */
 void yield(worker &w, fiber &f);
 /* Lets the next ready fiber run, round-robin. */
-void stand_back(worker &w, fiber &f);
+void let_others_run(worker &w, fiber &f);
 void make_ready(warp &of, uint32_t lanes);
 /* Orders later accesses of the block's threads after their earlier ones. */
 void begin_epoch(block &b);
 /* Called when a thread of the cluster has reached its barrier or ended. */
 void count_cluster_barrier(worker &w);
 /* In random order, true once in `odds` times. */
-bool now_and_then(worker &w, unsigned odds);
+bool one_in(worker &w, unsigned odds);
 /* Aborts the block and its launch with a message. */
 [[noreturn]] void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The start of a message: kernel, block, thread. */

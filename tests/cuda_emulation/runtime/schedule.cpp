@@ -60,7 +60,7 @@ bool has_ready(const block &b)
 block *choose_block(worker &w)
 {
     const unsigned n = w.launch->cluster;
-    const unsigned from = w.here->rank + (n > 1 && now_and_then(w, 8) ? 1 + (unsigned)next_random(w) % n : 0);
+    const unsigned from = w.here->rank + (n > 1 && one_in(w, 8) ? 1 + (unsigned)next_random(w) % n : 0);
     for (unsigned i = 0; i < n; i++)
         if (has_ready(w.blocks[(from + i) % n]))
             return &w.blocks[(from + i) % n];
@@ -82,18 +82,18 @@ fiber *take_ready(worker &w)
     block *b = choose_block(w);
     if (b == nullptr)
         return nullptr;
-    if (!(b->ready_warps >> b->warp_index & 1) || now_and_then(w, 8))
+    if (!(b->ready_warps >> b->warp_index & 1) || one_in(w, 8))
         b->warp_index = choose(w, b->ready_warps);
     return take_lane(*b, b->warp_index, choose(w, b->warps[b->warp_index].ready));
 }
 
-void go_on_with(worker &w, fiber *next)
+void set_current(worker &w, fiber *next)
 {
     w.current = next;
     w.here = next->home->home;
 }
 
-[[noreturn]] void give_up(worker &w)
+[[noreturn]] void abort_block(worker &w)
 {
     w.failed = true;
     context_switch(w.current->stopped, w.scheduler, true);
@@ -134,7 +134,7 @@ void run_next(worker &w, fiber &self, bool ends)
     }
     if (next == &self)
         return;
-    go_on_with(w, next);
+    set_current(w, next);
     context_switch(self.stopped, next->stopped, ends);
 }
 
@@ -215,7 +215,7 @@ const thread_view *self()
     return &this_thread.self->current->view;
 }
 
-bool now_and_then(worker &w, unsigned odds)
+bool one_in(worker &w, unsigned odds)
 {
     return w.seed > 1 && next_random(w) % odds == 0;
 }
@@ -245,14 +245,14 @@ void yield(worker &w, fiber &f)
     run_next(w, f, false);
 }
 
-void stand_back(worker &w, fiber &f)
+void let_others_run(worker &w, fiber &f)
 {
     check_suspect();
     fiber *const next = next_in_circle(w, f);
     if (next == nullptr)
         return;
     make_ready(*f.home, f.bit);
-    go_on_with(w, next);
+    set_current(w, next);
     context_switch(f.stopped, next->stopped);
 }
 
@@ -283,7 +283,7 @@ void fail(const char *format, ...)
     va_end(list);
     describe_position(w, where, sizeof(where));
     report("%s: %s", where, text);
-    give_up(w);
+    abort_block(w);
 }
 
 static void block_begin(worker &w, block &b, coordinates index)
@@ -346,7 +346,7 @@ void cluster_run(worker &w, coordinates first)
         w.cluster_barrier.live += w.blocks[i].n_threads;
     }
     w.here = &w.blocks[n > 1 ? choose(w, (1u << n) - 1) % n : 0];
-    go_on_with(w, take_ready(w));
+    set_current(w, take_ready(w));
     context_switch(w.scheduler, w.current->stopped);
     if (w.fault_signal)
         describe_fault(w);

@@ -151,7 +151,7 @@ void spin(site at, const void *what, bool (*ready)(const void *what, unsigned va
     for (unsigned i = 0; !ready(what, value); i++) {
         if (i == SPIN_LIMIT)
             fail("%s:%d: endless wait for a barrier", at.file, at.line);
-        stand_back(w, f);
+        let_others_run(w, f);
     }
 }
 
