@@ -64,7 +64,7 @@ bool parameters_fit(const operation &op)
             uint64_t word;
             memcpy(&word, op.parameters.data() + op.offsets[(size_t)i] + at, 8);
             if (host_address(word, ranges)) {
-                report("%s: byte %zu of parameter %d holds %#llx, an address of the host", k.name, at, i, (unsigned long long)word);
+                report("%s: byte %zu of parameter %d contains %#llx, a host address", k.name, at, i, (unsigned long long)word);
                 return false;
             }
         }

@@ -42,7 +42,7 @@ bool damaged(uintptr_t start, const allocation &a)
 #else
     if (is_poison(behind(start, a), watched(start, a)))
         return false;
-    report("something was written behind the %zu bytes at %#llx", a.size, (unsigned long long)start);
+    report("a write past the end of the %zu bytes at %#llx", a.size, (unsigned long long)start);
     return true;
 #endif
 }
@@ -93,8 +93,8 @@ CUresult deallocate(uintptr_t start, bool host)
     driver_state &s = state();
     const auto found = s.allocations.find(start);
     if (found == s.allocations.end() || found->second.host != host) {
-        report("free of %#llx, which is no%s allocation%s", (unsigned long long)start, host ? " page-locked" : " device",
-               s.freed.count(start) ? " (any more)" : "");
+        report("free of %#llx, which is not a%s allocation%s", (unsigned long long)start, host ? " page-locked" : " device",
+               s.freed.count(start) ? " (already freed)" : "");
         return CUDA_ERROR_INVALID_VALUE;
     }
     flush_all();

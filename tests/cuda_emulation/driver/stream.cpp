@@ -26,7 +26,8 @@ bool copy_fits(const void *to, const void *from, size_t size)
 {
     for (const void *p : {to, from})
         if (p == nullptr || (in_allocation_pages(p) && allocation_of(p, size) == nullptr)) {
-            report("copy of %zu bytes: %p is null or too close to its allocation's end%s", size, p, p ? describe_device_address(p) : "");
+            report("copy of %zu bytes: %p is null or too close to the end of its allocation%s", size, p,
+                   p ? describe_device_address(p) : "");
             return false;
         }
     return true;

@@ -194,7 +194,7 @@ void CUDA_CB run(void *data)
 template <typename T> cublasStatus_t create(std::set<T *> &set, T **out, const T &value)
 {
     if (out == nullptr)
-        return refuse(CUBLAS_STATUS_INVALID_VALUE, "nowhere to put what is created");
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "the output pointer is null");
     *out = new T(value);
     set.insert(*out);
     return CUBLAS_STATUS_SUCCESS;
@@ -204,7 +204,7 @@ template <typename T> cublasStatus_t destroy(std::set<T *> &set, void *object, c
 {
     T *const typed = static_cast<T *>(object);
     if (set.erase(typed) == 0)
-        return refuse(CUBLAS_STATUS_INVALID_VALUE, "%s %p is none (any more)", what, object);
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "%s %p does not exist or was destroyed", what, object);
     delete typed;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -257,15 +257,15 @@ cublasStatus_t check_problem(const matmul_desc *desc, const layout *a, const lay
 {
     library_state &s = state();
     if (s.descs.count(const_cast<matmul_desc *>(desc)) == 0)
-        return refuse(CUBLAS_STATUS_INVALID_VALUE, "the descriptor is none");
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "invalid descriptor");
     for (const layout *l : {a, b, c, d})
         if (s.layouts.count(const_cast<layout *>(l)) == 0)
-            return refuse(CUBLAS_STATUS_INVALID_VALUE, "a layout is none");
+            return refuse(CUBLAS_STATUS_INVALID_VALUE, "invalid layout");
     const bool ta = desc->transpose_a == CUBLAS_OP_T, tb = desc->transpose_b == CUBLAS_OP_T;
     const uint64_t m = ta ? a->columns : a->rows, k = ta ? a->rows : a->columns;
     const uint64_t k_of_b = tb ? b->columns : b->rows, n = tb ? b->rows : b->columns;
     if (k != k_of_b || c->rows != m || c->columns != n || d->rows != m || d->columns != n)
-        return refuse(CUBLAS_STATUS_INVALID_VALUE, "the matrices do not fit each other");
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "the shapes of the matrices do not match");
     if (desc->compute != CUBLAS_COMPUTE_32F || desc->scale != CUDA_R_32F || a->type != b->type || c->type != d->type ||
         (d->type != a->type && d->type != CUDA_R_32F && a->type != CUDA_R_8F_E4M3) || d->type == CUDA_R_8F_E4M3)
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "types %d x %d + %d -> %d", a->type, b->type, c->type, d->type);
@@ -299,7 +299,7 @@ uint64_t bytes_of(const layout &l)
 cublasStatus_t check_array(const char *name, const void *p, uint64_t bytes, uint64_t alignment)
 {
     if ((uintptr_t)p % alignment != 0)
-        return refuse(CUBLAS_STATUS_INVALID_VALUE, "%s is at %p, the algorithm needs a multiple of %llu", name, p,
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "%s is at %p, expected a multiple of %llu for this algorithm", name, p,
                       (unsigned long long)alignment);
     if (!state().cuda.holds(p, bytes))
         return refuse(CUBLAS_STATUS_EXECUTION_FAILED, "%s: %llu bytes at %p are not within an allocation", name, (unsigned long long)bytes,
@@ -361,7 +361,7 @@ EXPORT cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
         return refuse(CUBLAS_STATUS_NOT_INITIALIZED, "cublasLtDestroy: no such handle");
     delete reinterpret_cast<char *>(handle);
     if (s.handles.empty() && s.descs.size() + s.layouts.size() + s.preferences.size() > 0)
-        return refuse(CUBLAS_STATUS_SUCCESS, "%zu descriptors, layouts and preferences outlive the last handle",
+        return refuse(CUBLAS_STATUS_SUCCESS, "%zu descriptors, layouts and preferences were not destroyed before the last handle",
                       s.descs.size() + s.layouts.size() + s.preferences.size());
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -385,7 +385,7 @@ EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, 
     const std::lock_guard<std::mutex> held(state().lock);
     matmul_desc *const d = reinterpret_cast<matmul_desc *>(desc);
     if (state().descs.count(d) == 0)
-        return refuse(CUBLAS_STATUS_INVALID_VALUE, "the descriptor is none");
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "invalid descriptor");
     switch (attribute) {
     case CUBLASLT_MATMUL_DESC_TRANSA:
         return set_attribute(&d->transpose_a, 4, value, size, "TRANSA");
@@ -446,7 +446,7 @@ EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPrefere
     const std::lock_guard<std::mutex> held(state().lock);
     preference *const p = reinterpret_cast<preference *>(object);
     if (state().preferences.count(p) == 0)
-        return refuse(CUBLAS_STATUS_INVALID_VALUE, "the preference is none");
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "invalid preference");
     switch (attribute) {
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
         return set_attribute(&p->workspace, 8, value, size, "MAX_WORKSPACE_BYTES");
@@ -477,18 +477,18 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
     if (state().handles.count(handle) == 0)
         return refuse(CUBLAS_STATUS_NOT_INITIALIZED, "no such handle");
     if (wanted < 1 || results == nullptr || out_found == nullptr || state().preferences.count(const_cast<preference *>(p)) == 0)
-        return refuse(CUBLAS_STATUS_INVALID_VALUE, "a search for algorithms without preference or room for results");
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "a search for algorithms without a preference or without space for results");
     *out_found = 0;
     const matmul_desc *const pd = reinterpret_cast<matmul_desc *>(desc);
     const layout *const layouts[4] = {reinterpret_cast<layout *>(a), reinterpret_cast<layout *>(b), reinterpret_cast<layout *>(c),
                                       reinterpret_cast<layout *>(d)};
     TRY(check_problem(pd, layouts[0], layouts[1], layouts[2], layouts[3]));
     if ((p->reduction & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0)
-        return refuse(CUBLAS_STATUS_SUCCESS, "parts of a sum may be added in any order: a row's bits would depend on chance");
+        return refuse(CUBLAS_STATUS_SUCCESS, "split-K with an unspecified order of summation: a row's bits would depend on chance");
     if (layouts[0]->type == CUDA_R_8F_E4M3 && !multiplies_e4m3(pd))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (adds_bias(pd) && pd->bias == nullptr)
-        return refuse(CUBLAS_STATUS_INVALID_VALUE, "the bias must be known, for its alignment");
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "the bias must be set before the search, because of its alignment");
     cublasLtMatmulHeuristicResult_t result = {};
     result.algo.data[0] = ALGORITHM;
     result.algo.data[1] = fingerprint(pd, layouts[0], layouts[1], layouts[2], layouts[3]);
@@ -512,7 +512,7 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulA
 {
     const int32_t parts = 1;
     if (algorithm == nullptr || algorithm->data[0] != ALGORITHM)
-        return refuse(CUBLAS_STATUS_INVALID_VALUE, "attributes of no algorithm");
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "attributes without an algorithm");
     if (attribute != CUBLASLT_ALGO_CONFIG_SPLITK_NUM || value == nullptr || size != sizeof parts || out_size == nullptr)
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "attribute %d of an algorithm, %zu bytes", (int)attribute, size);
     memcpy(value, &parts, sizeof parts);
@@ -560,7 +560,7 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
         TRY(check_array("C", c, bytes_of(*lc), alignments >> 32 & 0xffff));
     TRY(check_array("D", d, bytes_of(*ld), alignments >> 48));
     if (c == d && memcmp(lc, ld, sizeof *lc) != 0)
-        return refuse(CUBLAS_STATUS_INVALID_VALUE, "C is D, but laid out otherwise");
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "C and D are the same memory, but have different layouts");
     j.gelu = pd->epilogue == CUBLASLT_EPILOGUE_GELU || pd->epilogue == CUBLASLT_EPILOGUE_GELU_BIAS;
     if (adds_bias(pd)) {
         TRY(check_array("the bias", pd->bias, ld->rows * size_of(j.bias_type), 16));

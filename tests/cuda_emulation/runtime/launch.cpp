@@ -282,7 +282,7 @@ bool launch(const kernel &k, const launch_shape &shape, const void *const *argum
     (void)faults;
     workers.run(g, s.threads);
     if (g.early && !g.waited && !g.failed) {
-        report("%s: launched early, and ends without having waited: what follows may begin before what came before has ended", k.name);
+        report("%s: an early kernel ends without waiting: the next launch may begin before the previous one has ended", k.name);
         return false;
     }
     return !g.failed;

@@ -100,7 +100,7 @@ void note_read(record &c, uint32_t epoch, const fiber &f, const char *memory, si
 {
     const uint32_t order = f.home->order;
     if (c.written_epoch == epoch && c.writer != number(f) && !ordered(f, c.writer, c.written_order))
-        race("reads what another has written", f, memory, offset, code, c.written_at, c.writer);
+        race("reads what another thread has written", f, memory, offset, code, c.written_at, c.writer);
     const uint16_t warp = (uint16_t)(number(f) / WARP);
     /* A conflict with this read, by a thread without a barrier, is also a conflict with the reads ordered before it. */
     if (c.read_epoch != epoch || c.reader == number(f) || reads_ordered(f, c))
@@ -126,7 +126,7 @@ void note_write(record &c, uint32_t epoch, const fiber &f, const char *memory, s
         this_suspect.other = c.writer;
     }
     if (c.read_epoch == epoch && c.reader != number(f) && !reads_ordered(f, c))
-        race("writes where another has read", f, memory, offset, code, c.read_at, c.reader);
+        race("writes where another thread has read", f, memory, offset, code, c.read_at, c.reader);
     c.writer = (uint16_t)number(f);
     c.written_epoch = epoch;
     c.written_order = f.home->order;
@@ -143,7 +143,8 @@ void check_suspect()
     const bool same = memcmp(s.address, s.old, s.size) == 0;
     s.size = 0;
     if (!same)
-        race("writes another value where another has written", *this_worker()->current, s.memory, s.offset, s.code, s.before, s.other);
+        race("writes a different value where another thread has written", *this_worker()->current, s.memory, s.offset, s.code, s.before,
+             s.other);
 }
 
 void forget_suspect()

@@ -135,7 +135,7 @@ void shared_end(worker &w)
         char where[256];
         describe_position(w, where, sizeof(where));
         if (is_damaged)
-            report("%s: something was written outside the %zu bytes of dynamic shared memory", where, b.dynamic_size);
+            report("%s: a write outside the %zu bytes of dynamic shared memory", where, b.dynamic_size);
         else
             report("%s: static shared memory in a cluster is not emulated", where);
         w.failed = true;

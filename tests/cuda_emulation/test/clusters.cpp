@@ -1,11 +1,11 @@
-/* Clusters and their shared memory: correct in every order, and mistakes that lose the device. */
+/* Tests clusters and their shared memory: correct kernels work in every order of threads, and mistakes lose the device. */
 #include "session.h"
 
 namespace
 {
 enum { SHARED = 64 * 16 + 8 };
 
-/* The result of the kernel; right: whether its numbers are. */
+/* Runs the kernel; right: whether its numbers are right. */
 CUresult pass(unsigned cluster, int option, bool *right)
 {
     session s;
@@ -42,7 +42,7 @@ void test_clusters(bool watches_races)
                 continue;
             for (int option = 1; option <= 6; option++) {
                 const CUresult result = pass(cluster, option, &right);
-                if (option == 2 && !watches_races) /* shown by wrong numbers, in some orders */
+                if (option == 2 && !watches_races) /* shows as wrong numbers in some orders */
                     n_unwaited += !right;
                 else if (option == 3)
                     n_ended += result == CUDA_ERROR_ILLEGAL_ADDRESS;

@@ -1,4 +1,4 @@
-/* The behaviour of the driver: memory, streams, graphs, and the failures that environment variables cause. */
+/* Tests the driver: memory, streams, graphs, and the failures that environment variables cause. */
 #include "session.h"
 
 namespace

@@ -9,7 +9,7 @@
     EMU_KERNEL(name)                                \
     extern "C" __global__ void name(const test_params params)
 
-/* Sums a block's numbers by halving; option 1 omits the barrier between steps. */
+/* Sums a block's numbers in a tree; option 1 omits the barrier between steps. */
 KERNEL(sum)
 {
     RVIT_DYNAMIC_SHARED(memory);
@@ -94,7 +94,7 @@ KERNEL(matrix)
         out[(row + i / 2 * 8) * 8 + column + i % 2] = d[i];
 }
 
-/* One warp: D (16x8) = A (16x32) B (32x8) + D of bytes, B column-major; option 1: B is signed. Then pairs of D / 256 as bytes. */
+/* One warp: D (16x8) = A (16x32) B (32x8) + D of int8, B column-major; option 1: B is signed. Then pairs of D / 256 as int8. */
 KERNEL(matrix_u8)
 {
     const uint32_t *a = static_cast<const uint32_t *>(params.in), *b = static_cast<const uint32_t *>(params.other);

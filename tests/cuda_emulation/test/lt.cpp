@@ -120,7 +120,7 @@ int main()
         const long long gemms = rvit_emulation_gemms();
         const cublasStatus_t status = multiply(s, (change)c, a, b, v, c == TOO_SHORT ? too_short : d, workspace, room);
         const bool is_fine = c == NOTHING;
-        /* Split-K is no error of the library, but this project does not want it. */
+        /* Split-K is valid in the library, but this project does not use it. */
         CHECK((status == CUBLAS_STATUS_SUCCESS) == is_fine);
         CHECK((rvit_emulation_lt_reports() == reports) == is_fine);
         CHECK(rvit_emulation_gemms() - gemms == (is_fine || c == DEFAULT_STREAM));

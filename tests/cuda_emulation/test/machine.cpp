@@ -1,4 +1,4 @@
-/* The machine behaves like a device in every order of threads. */
+/* Tests that the machine behaves like a device in every order of threads. */
 #include <math.h>
 
 #include "runtime/half.h"
@@ -68,7 +68,7 @@ void barriers()
     unsetenv("RVIT_EMU_SEED");
     CHECK(wrong_sums > 0);
     CHECK(wrong_passes > 0);
-    printf("missing block barrier seen under %d of %ld orders, missing warp barrier under %d\n", wrong_sums, SEEDS, wrong_passes);
+    printf("missing block barrier detected in %d of %ld orders, missing warp barrier in %d\n", wrong_sums, SEEDS, wrong_passes);
 }
 
 void poisoned()
@@ -76,7 +76,7 @@ void poisoned()
     session s;
     test_params p = {};
     p.out = s.device<float>(64);
-    for (int round = 0; round < 2; round++) { /* the second block must not see what the first left */
+    for (int round = 0; round < 2; round++) { /* the second block must not see the memory of the first */
         CHECK(s.run("unwritten", 1, 32, 128, p) == CUDA_SUCCESS);
         for (float v : s.host(static_cast<float *>(p.out), 64))
             CHECK(v != v);
@@ -216,7 +216,7 @@ void check_mma_e4m3()
         CHECK(std::isnan(got[160 + lane]));
 }
 
-/* e4m3: every value round trip, ties to even, saturation, NaN. */
+/* e4m3: round trip of every value, ties to even, saturation, NaN. */
 void e4m3_conversions()
 {
     CHECK(emu::e4m3_to_f32(0x7e) == 448.0f && emu::e4m3_to_f32(0x38) == 1.0f && emu::e4m3_to_f32(1) == 0.001953125f);
@@ -233,7 +233,7 @@ void e4m3_conversions()
     CHECK(emu::f32_to_e4m3(500.0f) == 0x7e && emu::f32_to_e4m3(-INFINITY) == 0xfe && emu::f32_to_e4m3(-0.0f) == 0x80);
 }
 
-/* f16: every value round trip; f32 to f16 and bf16: ties to even, overflow, NaN. */
+/* f16: round trip of every value; f32 to f16 and bf16: ties to even, overflow, NaN. */
 void halves()
 {
     for (uint32_t i = 0; i < 65536; i++) {
@@ -291,7 +291,7 @@ void copies()
     }
     unsetenv("RVIT_EMU_SEED");
     CHECK(wrong_rings > 0);
-    printf("early refill of a stage seen under %d of %ld orders\n", wrong_rings, SEEDS);
+    printf("early refill of a stage detected in %d of %ld orders\n", wrong_rings, SEEDS);
 }
 
 /* Blocks in any order and on several OS threads: tickets prevent endless waits. */

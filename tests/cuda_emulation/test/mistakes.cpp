@@ -1,4 +1,4 @@
-/* Each kind of mistake loses the device with one report, and the next context works. */
+/* Tests that each kind of mistake loses the device with one report, and that the next context works. */
 #include "session.h"
 
 namespace
@@ -42,10 +42,11 @@ void test_mistakes()
     lost("bad_alignment", 32, 0, p);
     int on_the_stack[32] = {0};
     p.in = on_the_stack;
-    if ((uint32_t)(uintptr_t)p.in >= 1u << 26) /* else the emulation takes the pointer for a number with stale padding (execute.cpp) */
+    if ((uint32_t)(uintptr_t)p.in >=
+        1u << 26) /* otherwise the emulation mistakes the pointer for a number with stale padding (execute.cpp) */
         lost("nothing", 32, 0, p);
     p.in = nullptr;
-#if !defined(__SANITIZE_ADDRESS__) /* which stops the program at these */
+#if !defined(__SANITIZE_ADDRESS__) /* the address sanitizer would stop the program here */
     lost("bad_recursion", 32, 0, [] {
         test_params deep = {};
         deep.n = 100000;
@@ -58,7 +59,7 @@ void test_mistakes()
     p.option = 100000;
     lost("bad_shared", 32, 32, p);
     p.n = 256;
-    lost("bad_write", 32, 0, p); /* just behind */
+    lost("bad_write", 32, 0, p); /* just after the end */
     p.n = 260;
     lost("bad_write", 32, 0, p);
     p.n = -1024;
@@ -69,7 +70,7 @@ void test_mistakes()
         session s;
         p.out = s.device<char>(1001);
         p.n = 250;
-        CHECK(s.run("bad_write", 1, 32, 0, p) == CUDA_ERROR_ILLEGAL_ADDRESS); /* behind, where a page starts later */
+        CHECK(s.run("bad_write", 1, 32, 0, p) == CUDA_ERROR_ILLEGAL_ADDRESS); /* after the end, before the next page */
     }
 #endif
 }

@@ -1,4 +1,4 @@
-/* With kernels compiled to report their accesses: unordered accesses lose the device in every order, ordered ones never do. */
+/* Tests kernels that report their accesses: unordered accesses lose the device in every order of threads, ordered ones never do. */
 #include "session.h"
 
 namespace
@@ -9,7 +9,7 @@ struct race_case {
     int right, wrong; /* values of option; -1: none */
 };
 
-/* What a kernel launched early may do before it has waited. */
+/* Accesses of an early kernel before it has waited. */
 void early_launches()
 {
     for (int option = 0; option < 4; option++) {
@@ -19,7 +19,7 @@ void early_launches()
         float *const middle = s.device(std::vector<float>(64, 2.0f));
         p.other = p.in;
         p.out = middle;
-        CHECK(s.launch("early", 1, 64, 0, p) == CUDA_SUCCESS); /* without a previous launch it may do anything */
+        CHECK(s.launch("early", 1, 64, 0, p) == CUDA_SUCCESS); /* without a previous launch, any access is allowed */
         p.other = middle;
         p.out = s.device(std::vector<float>(64, 0.0f));
         p.option = option;
