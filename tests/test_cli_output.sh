@@ -24,7 +24,7 @@ fails() { # WAY FILE REASON
     write "$([ "$1" = overlay ] && echo 1 || echo 5)" "$1" "$2"
     err "^raggedvit: .*: $3"
 }
-only() { # FILE...: nothing else lies in the folder of the outputs
+only() { # FILE...: checks that the folder of the outputs has only these files
     [ "$(ls -A "$to" | tr '\n' ' ')" = "$*${*:+ }" ] || fail "in the folder: $(ls -A "$to" | tr '\n' ' ') ($what)"
 }
 to=$folder/to

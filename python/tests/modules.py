@@ -60,8 +60,8 @@ def timm_module(distilled=False, seed=0, **options):
         from timm.models.vision_transformer import VisionTransformer
     except ImportError:
         raise unittest.SkipTest("timm is not installed")
-    given = dict(img_size=SIZE, patch_size=PATCH, embed_dim=128, depth=4, num_heads=2, num_classes=7)
-    return randomize((VisionTransformerDistilled if distilled else VisionTransformer)(**{**given, **options}), seed)
+    defaults = dict(img_size=SIZE, patch_size=PATCH, embed_dim=128, depth=4, num_heads=2, num_classes=7)
+    return randomize((VisionTransformerDistilled if distilled else VisionTransformer)(**{**defaults, **options}), seed)
 
 
 def timm_family(name, seed=0, **options):
@@ -70,8 +70,8 @@ def timm_family(name, seed=0, **options):
         import timm
     except ImportError:
         raise unittest.SkipTest("timm is not installed")
-    given = dict(img_size=SIZE, patch_size=PATCH, embed_dim=128, depth=2, num_heads=4, num_classes=7)
-    return randomize(timm.create_model(name, **{**given, **options}), seed)
+    defaults = dict(img_size=SIZE, patch_size=PATCH, embed_dim=128, depth=2, num_heads=4, num_classes=7)
+    return randomize(timm.create_model(name, **{**defaults, **options}), seed)
 
 
 # Architectures of timm that differ in properties that the weights do not show.

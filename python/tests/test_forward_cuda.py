@@ -233,7 +233,7 @@ CHECKS = types.SimpleNamespace(
 HAS_CUDA = any(d.backend == "cuda" and d.index >= 0 for d in raggedvit.devices())
 
 
-@unittest.skipUnless(HAS_CUDA, "there is no CUDA device, and none emulated")
+@unittest.skipUnless(HAS_CUDA, "there is no CUDA device, real or emulated")
 class ForwardTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

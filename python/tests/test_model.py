@@ -114,17 +114,17 @@ class ModelTest(support.Case):
         self.assertEqual((info.keep, info.blocks, info.alpha, info.object_part), (0.5, (-2,), 0.1, 0.375))
         wanted = self.model.classify(self.images, "hiprune")
         self.assertEqual([len(kept) for kept in wanted.kept[0]], [99] * 4)
-        given = dict(keep=0.5, blocks=[10], alpha=0.1, object_block=4)
+        settings = dict(keep=0.5, blocks=[10], alpha=0.1, object_block=4)
         np.testing.assert_array_equal(
-            self.model.classify(self.images, Policy("hiprune", **given)).logits, wanted.logits
+            self.model.classify(self.images, Policy("hiprune", **settings)).logits, wanted.logits
         )
         for other in (dict(alpha=0), dict(alpha=0.9), dict(alpha=0.9, object_block=0)):
-            given.update(other)
-            found = self.model.classify(self.images, Policy("hiprune", **given)).logits
+            settings.update(other)
+            found = self.model.classify(self.images, Policy("hiprune", **settings)).logits
             self.assertGreater(np.abs(found - wanted.logits).max(), 1e-4)
-            np.testing.assert_array_equal(self.model(self.images, Policy("hiprune", **given)), found)
-            np.testing.assert_array_equal(self.model.prepare(Policy("hiprune", **given))(self.images), found)
-            wanted = self.model.classify(self.images, Policy("hiprune", **given))
+            np.testing.assert_array_equal(self.model(self.images, Policy("hiprune", **settings)), found)
+            np.testing.assert_array_equal(self.model.prepare(Policy("hiprune", **settings))(self.images), found)
+            wanted = self.model.classify(self.images, Policy("hiprune", **settings))
         self.fails(
             Status.INVALID_ARGUMENT, "alpha is 1.5", self.model.classify, self.images, Policy("hiprune", alpha=1.5)
         )

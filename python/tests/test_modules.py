@@ -103,7 +103,7 @@ class ModuleTest(support.Case):
         model, x = model_of(timm_module()), images()
         wanted = model.classify(x.numpy(), Policy("evit", keep=0.6, blocks=[1, 2])).logits
         forward = model.prepare(Policy("evit", keep=0.6, blocks=[1, 2]))
-        for given, kind in (
+        for inputs, kind in (
             (x.numpy(), np.ndarray),
             (x, torch.Tensor),
             (x.double().numpy(), np.ndarray),
@@ -112,9 +112,9 @@ class ModuleTest(support.Case):
             (x.to(memory_format=torch.channels_last), torch.Tensor),
         ):
             for found in (
-                model(given, Policy("evit", keep=0.6, blocks=(1, 2))),
-                model(given, Policy("evit", keep=0.6, blocks=[1, 2])),
-                forward(given),
+                model(inputs, Policy("evit", keep=0.6, blocks=(1, 2))),
+                model(inputs, Policy("evit", keep=0.6, blocks=[1, 2])),
+                forward(inputs),
             ):
                 self.assertIsInstance(found, kind)
                 self.assertEqual(str(found.dtype)[-7:], "float32")
@@ -160,15 +160,15 @@ class ModuleTest(support.Case):
             model_of(timm_module()).prepare(Policy("evit", keep=0.6, blocks=[1])),
         )
         batches = [images(n, n) for n in (4, 4, 0, 3, 9, 4, 1)]
-        for given, kind in (
+        for inputs, kind in (
             (batches, torch.Tensor),
             ([x.numpy() for x in batches], np.ndarray),
             ([np.asfortranarray(x.double().numpy()) for x in batches], np.ndarray),
             ([x.bfloat16() for x in batches], torch.Tensor),
         ):
-            found = list(forward.map(given))
+            found = list(forward.map(inputs))
             self.assertEqual(len(found), len(batches))
-            for logits, x in zip(found, given):
+            for logits, x in zip(found, inputs):
                 self.assertIsInstance(logits, kind)
                 if len(x):
                     self.assertLess(difference(logits, cpu(x)), 1e-5)

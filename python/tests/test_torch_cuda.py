@@ -56,15 +56,15 @@ class ForwardTest(unittest.TestCase):
                         for found, wanted in zip((out, lse, cls), exact):
                             if live:
                                 self.assertLess((found[:live].double() - wanted).abs().max(), tolerance)
-                        alone = raggedvit.attention(qkv, cu)
+                        packed = raggedvit.attention(qkv, cu)
                         q, k, v = qkv.unbind(1)
                         self.assertTrue(
-                            torch.equal(raggedvit.attention(q.contiguous(), cu, k=k, v=v)[:live], alone[:live])
+                            torch.equal(raggedvit.attention(q.contiguous(), cu, k=k, v=v)[:live], packed[:live])
                         )
                         op = torch.ops.raggedvit.attention(qkv, cu, None, None)
-                        self.assertTrue(torch.equal(op[:live], alone[:live]))
+                        self.assertTrue(torch.equal(op[:live], packed[:live]))
                         flash = raggedvit.torch.flash_attn_varlen_func(q, k, v, cu, cu, live, live)
-                        self.assertTrue(torch.equal(flash[:live], alone[:live]))
+                        self.assertTrue(torch.equal(flash[:live], packed[:live]))
 
     def test_pipeline(self):
         """The GPU and the CPU device keep the same rows, bit for bit."""

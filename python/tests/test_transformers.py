@@ -338,8 +338,8 @@ class TransformersTest(unittest.TestCase):
         for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 0.1)):
             for model, arguments in ((encoder, (pixels, torch.tensor(GRIDS))), (self.siglip2(), self.padded_batch())):
                 with self.subTest(model=type(model).__name__, dtype=str(dtype)):
-                    given = [t.cuda().to(dtype) if t.is_floating_point() else t.cuda() for t in arguments]
-                    eager, found, _ = self.outputs(model.to("cuda", dtype), *given)
+                    inputs = [t.cuda().to(dtype) if t.is_floating_point() else t.cuda() for t in arguments]
+                    eager, found, _ = self.outputs(model.to("cuda", dtype), *inputs)
                     self.same(eager.pooler_output.float(), found.pooler_output.float(), tolerance)
                 model.to("cpu", torch.float32)
 

@@ -141,8 +141,8 @@ class Maker:
         return file.getvalue()
 
 
-@unittest.skipIf(int(pillow_version.split(".")[0]) < 13, "no Pillow 13 here, whose rule the tool follows")
-@unittest.skipUnless(TOOL.exists(), "no tool beside the library")
+@unittest.skipIf(int(pillow_version.split(".")[0]) < 13, "needs Pillow 13, which has the same rule as the tool")
+@unittest.skipUnless(TOOL.exists(), "the command line tool is not in the build folder of the library")
 class TurnedTest(unittest.TestCase):
     def test_tool_package_and_pillows_images(self):
         for kind in ("jpeg", "png", "webp"):

@@ -53,7 +53,7 @@ class WheelTest(unittest.TestCase):
 
     @unittest.skipUnless(
         shutil.which("cmake") and (BUILD / "CMakeCache.txt").exists(),
-        "the library lies in no build folder, or no cmake here",
+        "the library is not in a build folder, or cmake is not installed",
     )
     def test_component(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -25,7 +25,7 @@ def tool():
     """Returns the command line tool in the build folder of the library under test."""
     path = pathlib.Path(os.environ.get("RAGGEDVIT_LIBRARY", "")).resolve().parent / "tools" / "raggedvit"
     if not path.exists():
-        raise unittest.SkipTest("the command line tool is not beside the library")
+        raise unittest.SkipTest("the command line tool is not in the build folder of the library")
     return path
 
 

@@ -144,9 +144,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rvit_class_names classes = {NULL, 0};
     memset(&facts, 0, sizeof facts);
     memset(&unsupported, 0, sizeof unsupported);
-    char beside[128];
-    snprintf(beside, sizeof beside, "%s/model.safetensors", folder);
-    rvit_config_source source = {.path = beside};
+    char checkpoint_path[128];
+    snprintf(checkpoint_path, sizeof checkpoint_path, "%s/model.safetensors", folder);
+    rvit_config_source source = {.path = checkpoint_path};
     char *text = malloc(size);
     if (text == NULL)
         return 0;

@@ -195,18 +195,18 @@ static void received(void **state)
     qwen_close(&t);
 }
 
-/* Images of any size, preprocessed by the config beside the checkpoint, against transformers' processor and vision encoder. */
+/* Images of any size, preprocessed as in the processor config of the checkpoint, compared with transformers. */
 static void from_images(void **state)
 {
     (void)state;
     static const char *const names[] = {"qwen2_5_vl", "qwen3_vl"};
     for (int d = 0; d < 2; d++) {
         json_t *dump = dump_load(dump_file, names[d]);
-        const json_t *given = json_object_get(dump, "images"), *sizes = json_object_get(given, "sizes");
-        const char *beside = temporary_path("preprocessor_config.json");
-        assert_int_equal(json_dump_file(json_object_get(given, "processor"), beside, 0), 0);
+        const json_t *dumped = json_object_get(dump, "images"), *sizes = json_object_get(dumped, "sizes");
+        const char *preprocessor_path = temporary_path("preprocessor_config.json");
+        assert_int_equal(json_dump_file(json_object_get(dumped, "processor"), preprocessor_path, 0), 0);
         qwen_encoder t = qwen_open(names[d]);
-        (void)unlink(beside);
+        (void)unlink(preprocessor_path);
         rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
         expect_ok(rvit_model_get_recipe(t.model, &recipe));
         assert_int_equal(recipe.min_pixels, 256);
@@ -223,7 +223,7 @@ static void from_images(void **state)
         desc.input = RVIT_INPUT_IMAGES;
         desc.input_bytes = 1 << 17;
         for (int32_t i = 0; i < N; i++) {
-            const json_t *size = json_array_get(sizes, (size_t)i), *wanted = json_array_get(json_object_get(given, "grids"), (size_t)i);
+            const json_t *size = json_array_get(sizes, (size_t)i), *wanted = json_array_get(json_object_get(dumped, "grids"), (size_t)i);
             int32_t grid[2];
             images[i] = (rvit_image)RVIT_IMAGE_INIT;
             images[i].height = (int32_t)json_integer_value(json_array_get(size, 0));
@@ -242,7 +242,7 @@ static void from_images(void **state)
         args.input.kind = RVIT_INPUT_IMAGES;
         args.input.data = images;
         expect_ok(rvit_session_run(session, &args, NULL));
-        expect_rows(&t, "from images", json_object_get(given, "outputs"), session_floats(session, RVIT_RESULT_MERGED), t.info.merged_dim,
+        expect_rows(&t, "from images", json_object_get(dumped, "outputs"), session_floats(session, RVIT_RESULT_MERGED), t.info.merged_dim,
                     NULL);
         images[1].target_height += t.info.patch_size;
         expect_status(rvit_session_run(session, &args, NULL), RVIT_INVALID_ARGUMENT,

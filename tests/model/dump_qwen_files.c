@@ -209,10 +209,10 @@ static void processors(void **state)
                  {"{\"min_pixels\":99,\"max_pixels\":98}", 0, 0, "the minimum of 99 pixels exceeds the maximum of 98"},
                  {"{\"min_pixels\":0}", 0, 0, "min_pixels is 0, expected 1..1099511627776"}};
     json_t *dump = dump_load(dump_file, new);
-    const char *beside = temporary_path("preprocessor_config.json"), *path = dump_checkpoint(dump);
+    const char *preprocessor_path = temporary_path("preprocessor_config.json"), *path = dump_checkpoint(dump);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         json_t *text = json_loads(cases[i].text, 0, NULL);
-        assert_int_equal(json_dump_file(text, beside, 0), 0);
+        assert_int_equal(json_dump_file(text, preprocessor_path, 0), 0);
         json_decref(text);
         rvit_checkpoint *checkpoint = NULL;
         rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
@@ -226,7 +226,7 @@ static void processors(void **state)
         assert_true(recipe.fit == RVIT_FIT_SQUASH && recipe.filter == RVIT_FILTER_BICUBIC && recipe.processor == RVIT_PROCESSOR_HF);
         rvit_checkpoint_destroy(checkpoint);
     }
-    (void)unlink(beside);
+    (void)unlink(preprocessor_path);
     json_decref(dump);
 }
 

@@ -11,12 +11,12 @@ enum { N_ENCODERS = 2, MAX_IMAGES = 4, MAX_LEN = 60 };
 /* A model with a preprocessor_config.json that sets std to 0.5. */
 static qwen_encoder open_with_std(const char *name)
 {
-    const char *beside = temporary_path("preprocessor_config.json");
+    const char *preprocessor_path = temporary_path("preprocessor_config.json");
     json_t *processor = json_pack("{s:[f, f, f], s:[f, f, f]}", "image_mean", 0.5, 0.5, 0.5, "image_std", 0.5, 0.5, 0.5);
-    assert_int_equal(json_dump_file(processor, beside, 0), 0);
+    assert_int_equal(json_dump_file(processor, preprocessor_path, 0), 0);
     const qwen_encoder t = qwen_open(name);
     json_decref(processor);
-    (void)remove(beside);
+    (void)remove(preprocessor_path);
     return t;
 }
 

@@ -260,7 +260,7 @@ static void variable_resolution_images(void **state)
         for (int run = 0; run < (H.is_slow ? 3 : RUNS); run++) {
             rvit_image images[N_IMAGES];
             int32_t grids[2 * N_IMAGES], tokens = 0;
-            float got[N_IMAGES * CLASSES], alone[CLASSES], wanted[N_IMAGES * CLASSES];
+            float got[N_IMAGES * CLASSES], single[CLASSES], wanted[N_IMAGES * CLASSES];
             float *patches = scratch(MAX_TOKENS * VALUES * sizeof *patches), *end = patches;
             rvit_run_args args = RVIT_RUN_ARGS_INIT;
             for (const int32_t most = 1 + random_below(N_IMAGES); args.n_images < most; args.n_images++) {
@@ -297,8 +297,8 @@ static void variable_resolution_images(void **state)
                 one.n_images = 1;
                 one.input.kind = RVIT_INPUT_IMAGES;
                 one.input.data = &images[i];
-                expect_ok(rvit_session_run(session, &one, alone));
-                assert_memory_equal(alone, &got[i * CLASSES], sizeof alone);
+                expect_ok(rvit_session_run(session, &one, single));
+                assert_memory_equal(single, &got[i * CLASSES], sizeof single);
             }
         }
     }

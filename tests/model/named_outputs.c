@@ -21,11 +21,11 @@ static const toy_spec distilled = {.dim = DIM,
                                    .seed = 92};
 
 /* Copies of a session's results; NULL if the session does not have them. */
-typedef struct given {
+typedef struct session_results {
     float *logits, *pooled, *block, *received;
     int32_t width, block_stage, received_stage;
     const int32_t *block_cu, *received_cu;
-} given;
+} session_results;
 
 static void *copied(const void *from, size_t size)
 {
@@ -35,9 +35,9 @@ static void *copied(const void *from, size_t size)
     return from == NULL ? NULL : to;
 }
 
-static given results_of(rvit_session *session, const toy *m, const float *images, int32_t n, const uint8_t *keep)
+static session_results results_of(rvit_session *session, const toy *m, const float *images, int32_t n, const uint8_t *keep)
 {
-    given g = {.logits = run_session(session, m, images, n, keep), .width = -1, .block_stage = -9, .received_stage = -9};
+    session_results g = {.logits = run_session(session, m, images, n, keep), .width = -1, .block_stage = -9, .received_stage = -9};
     const size_t layout = ((size_t)n + 1) * sizeof(int32_t);
     const rvit_result_view pooled = session_result(session, RVIT_RESULT_POOLED, 0);
     const rvit_result_view block = session_result(session, RVIT_RESULT_BLOCK_FEATURES, 0);
@@ -76,7 +76,7 @@ static rvit_session_desc named(int policy, int32_t block, int32_t from_end)
     return desc;
 }
 
-static void expect_received(const toy *m, const given *g)
+static void expect_received(const toy *m, const session_results *g)
 {
     for (int32_t i = 0; i < N_IMAGES; i++)
         for (int32_t head = 0; head < m->n_heads; head++) {
@@ -106,7 +106,7 @@ static void rows_of_every_block(void **state)
             desc.trace = 1;
             rvit_session *session = NULL, *plain = NULL;
             expect_ok(rvit_session_create(models[policy % 2], &desc, &session));
-            const given g = results_of(session, m, images, N_IMAGES, keep);
+            const session_results g = results_of(session, m, images, N_IMAGES, keep);
             rvit_result_view traced = RVIT_RESULT_VIEW_INIT;
             expect_ok(rvit_session_get(session, RVIT_TRACE_BLOCK, block, &traced));
             assert_int_equal(traced.dtype, RVIT_F32);
@@ -137,7 +137,7 @@ static void pooled_rows_give_the_logits(void **state)
         rvit_model *model = open_model(m, RVIT_F32);
         for (int p = 0; p < 4; p++) {
             const rvit_session_desc desc = named(policies[p], 0, 0);
-            const given g = results_of(open_session(model, &desc), m, toy_images(m, N_IMAGES, 2), N_IMAGES, NULL);
+            const session_results g = results_of(open_session(model, &desc), m, toy_images(m, N_IMAGES, 2), N_IMAGES, NULL);
             assert_int_equal(g.width, (t + 1) * DIM);
             for (int32_t i = 0; i < N_IMAGES * CLASSES; i++) {
                 const float *row = g.pooled + i / CLASSES * g.width;
@@ -164,9 +164,9 @@ static void batches(void **state)
     for (int p = 0; p < 4; p++) {
         const rvit_session_desc desc = named(policies[p], 1, 0);
         rvit_session *session = open_session(model, &desc);
-        const given all = results_of(session, m, images, N_IMAGES, NULL);
+        const session_results all = results_of(session, m, images, N_IMAGES, NULL);
         for (int32_t i = 0; i < N_IMAGES; i++) {
-            const given one = results_of(session, m, images + (int64_t)i * m->pixels, 1, NULL);
+            const session_results one = results_of(session, m, images + (int64_t)i * m->pixels, 1, NULL);
             assert_memory_equal(one.pooled, all.pooled + i * all.width, (size_t)all.width * sizeof(float));
             assert_int_equal(one.block_cu[1], all.block_cu[i + 1] - all.block_cu[i]);
             assert_memory_equal(one.block, all.block + all.block_cu[i] * DIM, (size_t)one.block_cu[1] * DIM * sizeof(float));

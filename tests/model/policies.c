@@ -97,7 +97,7 @@ static rvit_prune_desc parse_settings(const char *title)
         else if (!strcmp(word, "blocks"))
             desc.n_blocks = parse_blocks(value, desc.blocks);
         else
-            fail_msg("'%s' is no setting", word);
+            fail_msg("'%s' is not a setting", word);
     }
     return desc;
 }

@@ -102,13 +102,13 @@ static void properties_hold(void **state)
             if (policy != RVIT_PRUNE_NONE && policy != RVIT_PRUNE_TOME && !masked)
                 continue; /* these policies refuse NaN scores */
             images[2 * m->pixels + 5] = NAN;
-            const float *beside = run_with_bad_image(session, m, images, N_IMAGES, masked ? masks(m, N_IMAGES, 0) : NULL, 2);
+            const float *with_bad = run_with_bad_image(session, m, images, N_IMAGES, masked ? masks(m, N_IMAGES, 0) : NULL, 2);
             for (int32_t i = 0; i < N_IMAGES; i++)
                 if (i != 2)
-                    assert_memory_equal(beside + i * CLASSES, all + i * CLASSES, CLASSES * sizeof *all);
+                    assert_memory_equal(with_bad + i * CLASSES, all + i * CLASSES, CLASSES * sizeof *all);
             if (policy == RVIT_PRUNE_NONE)
                 for (int c = 0; c < CLASSES; c++)
-                    assert_true(isnan(beside[2 * CLASSES + c]));
+                    assert_true(isnan(with_bad[2 * CLASSES + c]));
             model_teardown(NULL);
         }
 }

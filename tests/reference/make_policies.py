@@ -68,11 +68,11 @@ CONFIGS = [
 ]
 
 
-def settings(given):
+def settings(options):
     def text(value):
         return ",".join(str(v) for v in value) if isinstance(value, tuple) else repr(value)
 
-    return "".join(f" {name}={text(value)}" for name, value in given.items())
+    return "".join(f" {name}={text(value)}" for name, value in options.items())
 
 
 def mask_text(ids, n_patches):
@@ -98,16 +98,16 @@ def main():
     tiles = list(read_tiles(f"{data}/cifar10_test_1000.png", int(sys.argv[2]), 32, 224))
     with open(sys.argv[1], "w", encoding="ascii") as out:
         print("model", model.n_patches + model.n_prefix, model.n_prefix, model.n_classes, file=out)
-        for name, given, make in CONFIGS:
-            policy = make(model, **given) if make else p.Mask(model, masks(model.n_patches), **given)
-            print(f"policy {name}{settings(given)}", file=out)
+        for name, options, make in CONFIGS:
+            policy = make(model, **options) if make else p.Mask(model, masks(model.n_patches), **options)
+            print(f"policy {name}{settings(options)}", file=out)
             closest = float("inf")
             for tile, image in enumerate(tiles):
                 logits, stages = forward(model, image, policy)
                 closest = min([closest] + [margin for *_, margin in stages])
                 print("image", tile, file=out)
                 write_image(out, model, stages, logits)
-            print(f"{name}{settings(given)}: smallest margin {closest:.2g}", file=sys.stderr, flush=True)
+            print(f"{name}{settings(options)}: smallest margin {closest:.2g}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

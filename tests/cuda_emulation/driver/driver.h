@@ -153,7 +153,7 @@ const allocation *allocation_of(const void *p, size_t size, uintptr_t *out_start
 /* Whether p points into an allocation's pages, including the inaccessible ones. */
 bool in_allocation_pages(const void *p);
 const char *describe_device_address(const void *p);
-/* Whether something was written just behind an allocation; reports it. */
+/* Whether something was written just after an allocation; reports it. */
 bool damaged_allocations();
 void release_all_memory(CUcontext context);
 /* With RVIT_EMU_PROTECT, device memory is only accessible during execution. */

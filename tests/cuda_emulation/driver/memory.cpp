@@ -24,14 +24,14 @@ size_t round_up(size_t size, size_t to)
     return (size + to - 1) / to * to;
 }
 
-char *behind(uintptr_t start, const allocation &a)
+char *after_end(uintptr_t start, const allocation &a)
 {
     return reinterpret_cast<char *>(start) + a.size;
 }
 
 size_t watched(uintptr_t start, const allocation &a)
 {
-    return (size_t)(a.pages + a.pages_size - PAGE - behind(start, a));
+    return (size_t)(a.pages + a.pages_size - PAGE - after_end(start, a));
 }
 
 bool damaged(uintptr_t start, const allocation &a)
@@ -40,7 +40,7 @@ bool damaged(uintptr_t start, const allocation &a)
     (void)start, (void)a;
     return false; /* it is poisoned */
 #else
-    if (is_poison(behind(start, a), watched(start, a)))
+    if (is_poison(after_end(start, a), watched(start, a)))
         return false;
     report("a write past the end of the %zu bytes at %#llx", a.size, (unsigned long long)start);
     return true;
@@ -80,7 +80,7 @@ void release(std::map<uintptr_t, allocation>::iterator found)
     driver_state &s = state();
     const allocation a = found->second;
 #if defined(__SANITIZE_ADDRESS__)
-    __asan_unpoison_memory_region(behind(found->first, a), watched(found->first, a));
+    __asan_unpoison_memory_region(after_end(found->first, a), watched(found->first, a));
 #endif
     s.freed[found->first] = a.size;
     s.allocated -= a.size;

@@ -22,7 +22,7 @@ enum {
     ALIGNMENT = 128, /* guaranteed alignment of dynamic shared memory */
     FIRST_ADDRESS = 9 * ALIGNMENT,
     PAGES = (MAX_SHARED / PAGE + 2) * PAGE,
-    BEFORE = 512 /* bytes watched in front of it; behind it, those up to the end of the page */
+    BEFORE = 512 /* bytes checked before dynamic shared memory; after it, all up to the end of the page */
 };
 
 /* Static shared variables: the zero-initialised part of this OS thread's thread-local storage. */
@@ -52,8 +52,8 @@ int find_statics(struct dl_phdr_info *info, size_t, void *data)
     return ours;
 }
 
-/* Bytes watched behind it. */
-size_t behind(const block &b)
+/* The number of checked bytes after dynamic shared memory. */
+size_t bytes_after(const block &b)
 {
     return (size_t)(b.dynamic_pages + GUARD + PAGES - (b.dynamic + b.dynamic_size));
 }
@@ -112,10 +112,10 @@ void shared_begin(block &b, size_t dynamic_size)
     b.dynamic_size = dynamic_size;
     b.dynamic = b.dynamic_pages + GUARD + PAGES - (dynamic_size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     poison(b.dynamic - BEFORE, BEFORE + dynamic_size);
-    poison(b.dynamic + dynamic_size, behind(b));
+    poison(b.dynamic + dynamic_size, bytes_after(b));
 #if defined(__SANITIZE_ADDRESS__)
     __asan_poison_memory_region(b.dynamic - BEFORE, BEFORE);
-    __asan_poison_memory_region(b.dynamic + dynamic_size, behind(b));
+    __asan_poison_memory_region(b.dynamic + dynamic_size, bytes_after(b));
 #endif
 }
 
@@ -129,7 +129,7 @@ void shared_end(worker &w)
         __asan_unpoison_memory_region(b.dynamic_pages + GUARD, PAGES);
 #endif
         const bool is_shared = w.launch->cluster > 1 && !is_poison(w.statics, w.statics_size);
-        const bool is_damaged = !is_poison(b.dynamic - BEFORE, BEFORE) || !is_poison(b.dynamic + b.dynamic_size, behind(b));
+        const bool is_damaged = !is_poison(b.dynamic - BEFORE, BEFORE) || !is_poison(b.dynamic + b.dynamic_size, bytes_after(b));
         if (w.failed || (!is_damaged && !is_shared))
             continue;
         char where[256];
