@@ -185,7 +185,7 @@ static void good_images_keep_their_bits(void **state)
     static scene s;
     uint32_t random = 1;
     long n = 0, n_failed = 0, n_sessions = 0;
-    const long rounds = n_batches < 150 ? 1 : n_batches / 150 < 20 ? n_batches / 150 : 20; /* of some 150 kinds of sessions */
+    const long rounds = n_batches < 150 ? 1 : n_batches / 150 < 20 ? n_batches / 150 : 20; /* there are about 150 kinds of sessions */
     for (int pass = 0; n < n_batches; pass++)
         for (int k = 0; k < N_SPECS * N_TYPES && n < n_batches; k++) {
             const toy *m = toy_new(&specs[k % N_SPECS]);

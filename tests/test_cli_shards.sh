@@ -78,7 +78,7 @@ head -c 3000 "$sheet" >"$folder/cut.png"
 sharded 3 1 "$sheet" "$folder/cut.png" "$sheet" --tiles 160 --json --limit 110
 # shellcheck disable=SC2046
 expect 1 merge $(parts 0 1 2)
-json images 70 # of 40 that are passed over
+json images 70 # 110 without the 40 tiles of the unreadable sheet
 same
 sharded 4 0 "$cat" "$cat" --json
 json images 2

@@ -17,7 +17,7 @@ static void split_qkv(const char *suffix, const char *const names[3])
             parts[p].start = p * n_elements(&parts[p]);
         }
         *t = parts[0];
-        /* At the end of the file, and in another order. */
+        /* The parts go to the end of the file, in another order. */
         scratch.tensors[scratch.n++] = parts[2];
         scratch.tensors[scratch.n++] = parts[1];
     }

@@ -107,7 +107,7 @@ static void good(void **state)
             for (int64_t j = 0; j < n_elements(t); j++)
                 assert_true(values[j] == origin_value(t->origin, j));
         }
-        /* In the order of the files. */
+        /* The tensors are in the order of the files. */
         for (int shard = 0, at = 0; shard < n; shard++)
             for (int i = shard; i < whole.n; i += n) {
                 rvit_tensor_info found = RVIT_TENSOR_INFO_INIT;

@@ -161,7 +161,7 @@ class DeviceImagesTest(support.Case):
         wanted = self.model.classify(self.raw_images[:3], Policy("l2", keep=0.5, blocks=[1])).logits
         for turn in range(3):
             for number, one in enumerate(self.raw_images[:3]):
-                if number == turn:  # of the host
+                if number == turn:  # an image in host memory
                     slot.add(*one.shape[:2])[:] = one
                 else:
                     slot.add_device_image(self.described(one, self.streams[number % 2], turn))

@@ -336,7 +336,7 @@ class ModuleTest(support.Case):
         }
         from timm.models.eva import Eva
 
-        if "qk_norm" in inspect.signature(Eva).parameters:  # of newer timm
+        if "qk_norm" in inspect.signature(Eva).parameters:  # only newer timm has it
             cases["blocks.0.attn.q_norm is a"] = lambda: modules.timm_family("vit_small_patch16_dinov3", qk_norm=True)
         for words, make in cases.items():
             with self.subTest(words):

@@ -226,7 +226,7 @@ class ClassifierTest(support.Case):
         out = small(outputs=["logits"], column="bytes")(batch)
         self.assertEqual(out["error"].tolist(), ["", "cannot identify the format of the image", ""])
         self.assertTrue((out["logits"][[0, 2]] == self.model.classify([found[0], found[2]]).logits).all())
-        self.assertEqual(len(decode({"image": np.array([])})["image"]), 0)  # of an empty block
+        self.assertEqual(len(decode({"image": np.array([])})["image"]), 0)  # an empty block
         self.fails(Status.INVALID_ARGUMENT, "has no column 'image'", decode, {"bytes": column(data)})
 
     def test_without_pillow(self):

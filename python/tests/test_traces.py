@@ -107,7 +107,7 @@ class TraceTest(unittest.TestCase):
                     self.assertRaisesRegex(RaggedVitError, "no forward-mode derivative|has a tangent"),
                 ):
                     call()
-            with forward_ad.dual_level():  # of another tensor
+            with forward_ad.dual_level():  # tangents of another tensor
                 self.assertTrue(torch.equal(function(x), function(x)))
 
     def test_transforms(self):

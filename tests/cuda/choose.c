@@ -39,7 +39,7 @@ static const struct choice_case {
     CASE(h100, LARGE_M, LARGE_M_TILES, RVIT_F16, RVIT_F32, 12608, 768, 768, PROJ),
     CASE(h100, LT, LT_WHOLE, RVIT_F16, RVIT_F32, 12608, 3072, 768, PROJ),
     CASE(h100, LT, LT_WHOLE, RVIT_F16, RVIT_F32, 99, 1536, 384, PROJ),
-    /* Without programmatic dependent launch and clusters. */
+    /* Devices without programmatic dependent launch and clusters. */
     CASE(old_driver, LT_EPILOGUE, LT_LARGE, RVIT_F16, RVIT_F16, 577, 768, 3072, GELU),
     CASE(old_driver, LT, LT_WHOLE, RVIT_F16, RVIT_F16, 99, 768, 2304, QKV),
     CASE(old_driver, NONPERSISTENT, ONE_PASS, RVIT_F16, RVIT_F16, 50, 768, 3072, GELU),

@@ -1,4 +1,4 @@
-/* Compares backend_cuda/linear_lt.h with cuBLASLt's own header, if installed, at compile time. The test does not run code of its own. */
+/* Compares backend_cuda/linear_lt.h with cuBLASLt's own header, if installed, at compile time. */
 #include "backend_cuda/linear_lt.h"
 
 #if defined __has_include

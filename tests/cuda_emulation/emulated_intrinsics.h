@@ -461,7 +461,7 @@ RVIT_DEVICE void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, ui
     emu::multiply(at, emu::collective::multiply_bf16, d, a, b);
 }
 
-/* As on sm_89, which has the narrowest accumulator. */
+/* Same as on sm_89, which has the narrowest accumulator. */
 RVIT_DEVICE void mma_e4m3(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, emu::site at = emu::site::here())
 {
     const uint32_t b[2] = {b0, b1};

@@ -392,7 +392,7 @@ static void draft_grid_rope(rvit_op *op, choices *c)
     a->reference_width = choose(c, 2) ? 0 : choose_float(c);
 }
 
-/* For ops without a function of their own: fills everything except the views with mostly small integers. */
+/* For all other ops: fills everything except the views with mostly small integers. */
 static void draft_any(rvit_op *op, choices *c)
 {
     for (size_t at = sizeof(size_t); at + sizeof(int32_t) <= op_table[op->type].size; at += sizeof(int32_t)) {

@@ -15,7 +15,7 @@ enum {
     MAX_IMAGES = 2,
     MAX_COPIES = 6,
     MAX_BUFFER = MAX_IMAGES * IMAGE * 4,
-    N_KINDS = 6 /* of images */
+    N_KINDS = 6 /* kinds of images */
 };
 
 typedef struct buffer_slot {

@@ -253,7 +253,7 @@ static void from_images(void **state)
     }
 }
 
-/* Grids as transformers' smart_resize gives them. */
+/* The grids equal those of transformers' smart_resize. */
 static void size_rule(void **state)
 {
     (void)state;

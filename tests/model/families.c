@@ -19,7 +19,7 @@ enum { N_SPECS = sizeof specs / sizeof specs[0] };
 
 static const int32_t blocks[STAGES] = {0, 2};
 
-/* What the model lacks for the policy, as part of the error message; NULL: nothing. */
+/* Part of the error message if the model lacks something that the policy needs, else NULL. */
 static const char *lacking(const toy_spec *spec, int policy)
 {
     switch (policy) {

@@ -164,7 +164,7 @@ static void bad_views(void **state)
     close_memory(&d);
 }
 
-/* How often a function of the emulated CUDA driver was called. */
+/* The number of calls of a function of the emulated CUDA driver. */
 static long long driver_calls(const char *function)
 {
     void *const library = dlopen("libcuda.so.1", RTLD_NOW), *const symbol = dlsym(library, "rvit_emulation_calls");

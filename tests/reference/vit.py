@@ -114,8 +114,8 @@ class State:
         self.model = model
         self.x = model.embed(image)
         self.ids = np.arange(model.n_patches)
-        self.sizes = None  # of every row, prefix included; None: all 1
-        self.attention = self.keys = self.values = None  # of the block at hand, for the rows it attended to
+        self.sizes = None  # of all rows, including the prefix; None: all 1
+        self.attention = self.keys = self.values = None  # of the current block, for the rows of its attention
         self.stages = []
 
     def patches(self):

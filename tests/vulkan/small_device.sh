@@ -1,6 +1,6 @@
 #!/bin/sh
 # usage: small_device.sh RAGGEDVIT DATA FOLDER IMAGE
-# On a device with arrays of at most 128 MiB (layer.c), defaults are chosen to fit; otherwise the error names what does not fit.
+# On a device with arrays of at most 128 MiB (layer.c), defaults fit the device; otherwise the error names the array that does not fit.
 set -eu
 tool=$1 data=$2 folder=$3/small_device
 model=$data/deit_tiny_cifar10.safetensors sheet=$data/cifar10_test_1000.png photo=$4

@@ -168,7 +168,7 @@ static void several_devices(void **state)
     expect_works(APP->rvit);
 }
 
-/* Without any feature or extension, and with a get_instance_proc_addr that the library finds by itself. */
+/* A device without any feature or extension, and without get_instance_proc_addr, which the library then finds itself. */
 static void bare(void **state)
 {
     (void)state;

@@ -201,7 +201,7 @@ static void semaphores(void **state)
     rvit_buffer_destroy(out);
 }
 
-/* From one device to another by file descriptor. */
+/* Shares semaphores between two devices by file descriptor. */
 static void shared_semaphores(void **state)
 {
     (void)state;

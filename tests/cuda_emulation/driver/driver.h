@@ -36,7 +36,7 @@ struct CUmod_st {
 struct CUevent_st {
     bool recorded;
     double seconds;
-    CUstream stream; /* where it was last recorded */
+    CUstream stream; /* the stream of its last record */
 };
 
 struct CUextMemory_st {
@@ -111,7 +111,7 @@ struct device_model {
 struct driver_state {
     std::recursive_mutex lock;
     bool initialised = false;
-    CUresult lost = CUDA_SUCCESS; /* what every call returns after a kernel's error */
+    CUresult lost = CUDA_SUCCESS; /* the result of every call after a kernel's error */
     CUctx_st primary = {};
     unsigned long long ids = 0;   /* contexts created so far */
     std::set<CUcontext> contexts; /* created by cuCtxCreate */

@@ -87,7 +87,7 @@ CUresult cuGetProcAddress(const char *symbol, void **function, int, cuuint64_t, 
 }
 
 #pragma GCC visibility push(default)
-/* For tests: how often the driver function of this (versioned) name was called. */
+/* For tests: the number of calls of the driver function with this (versioned) name. */
 extern "C" long long rvit_emulation_calls(const char *name)
 {
     const std::lock_guard<std::recursive_mutex> held(state().lock);
@@ -98,7 +98,7 @@ extern "C" long long rvit_emulation_calls(const char *name)
     return n;
 }
 
-/* For tests: how many mistakes were reported. */
+/* For tests: the number of reported mistakes. */
 extern "C" int rvit_emulation_reports(void)
 {
     return reports();

@@ -29,7 +29,7 @@ struct use {
     uint64_t value;
 };
 
-/* In stream order, so that late operations use it late. */
+/* Runs in stream order, so that late operations also see the value late. */
 void signal_now(void *data)
 {
     const use *u = static_cast<use *>(data);
@@ -94,7 +94,7 @@ CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *out, CUexternalMemory memo
         munmap(pages, total);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    /* To the end of the last page. What follows belongs to the exporter and is not watched. */
+    /* Up to the end of the last page. The rest belongs to the exporter and is not checked. */
     const allocation a = {inner - before, pages, total, false, current_context()};
     char *start = pages + PAGE + before;
     state().allocations[(uintptr_t)start] = a;

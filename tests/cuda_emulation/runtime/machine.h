@@ -155,7 +155,7 @@ void make_ready(warp &of, uint32_t lanes);
 void begin_epoch(block &b);
 /* Called when a thread of the cluster has reached its barrier or ended. */
 void count_cluster_barrier(worker &w);
-/* In random order, true once in `odds` times. */
+/* With a random order of threads: true with a probability of 1 / odds. */
 bool one_in(worker &w, unsigned odds);
 /* Aborts the block and its launch with a message. */
 [[noreturn]] void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -92,7 +92,7 @@ struct session {
         return cuLaunchKernel(function(name), grid, 1, 1, block, 1, 1, shared, stream, arguments, nullptr);
     }
 
-    /* With programmatic dependent launch. */
+    /* Launches with programmatic dependent launch. */
     CUresult launch_early(const char *name, unsigned grid, unsigned block, test_params params)
     {
         void *arguments[] = {&params};
