@@ -99,7 +99,7 @@ class StructTest(Refusals):
             ctypes.byref(kind),
         )
 
-    def test_the_path_of_the_library(self):
+    def test_library_path(self):
         name = library.library().path + "\0junk"
         with mock.patch.object(os, "environ", {"RAGGEDVIT_LIBRARY": name}):
             self.refused("RAGGEDVIT_LIBRARY.*NUL", lambda: library.Library(library.find()))
@@ -111,7 +111,7 @@ class ModelTest(Refusals):
         cls.model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
         cls.images = np.random.default_rng(1).standard_normal((2, 3, 224, 224)).astype(np.float32)
 
-    def test_the_model(self):
+    def test_model_options(self):
         for name in ("n_threads", "poll_us", "image_size", "max_sessions"):
             for value in (2**32, 2**32 + 224, -(2**32), "8", 1.5, [1], "", NAN):
                 self.refused(
@@ -146,7 +146,7 @@ class ModelTest(Refusals):
                 **{"device": "cpu", name: value},
             )
 
-    def test_the_path(self):
+    def test_checkpoint_path(self):
         for path in (str(support.CHECKPOINT) + "\0junk", os.fsencode(support.CHECKPOINT) + b"\0"):
             self.refused("^path is .*NUL byte", raggedvit.Model, path, device="cpu")
         for path in (None, 3, [support.CHECKPOINT], "\ud800"):
@@ -248,7 +248,7 @@ class ModelTest(Refusals):
         self.refused("^mask: a masked array", classify, images, "mask", mask=np.ma.masked_equal(mask, 1))
         self.refused("CLS|prefix", classify, images, "mask", mask=np.arange(197)[None] > 0)
 
-    def test_a_result_without_logits(self):
+    def test_result_without_logits(self):
         with self.assertRaisesRegex(RaggedVitError, "no head"):
             np.asarray(raggedvit.Result(None))
 

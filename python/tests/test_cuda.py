@@ -253,7 +253,7 @@ class InterfaceTest(unittest.TestCase):
         with self.assertRaisesRegex(RaggedVitError, "no CUDA context is current"):
             raggedvit.attention(q, c, out=out)
 
-    def test_the_model(self):
+    def test_logits_equal_the_reference(self):
         if EMULATED:
             self.skipTest("slow on the emulated driver")
         for dtype, tolerance in (("f32", 1e-4), ("f16", 4e-2)):

@@ -142,7 +142,7 @@ class FailuresTest(unittest.TestCase):
         )
         self.raises("^image 2: its logits .* overflows bf16, or weights", kept_failures.check, logits, "bf16", None)
 
-    def test_all_fail(self):
+    def test_only_bad_images(self):
         found = self.model.classify(
             np.full_like(self.images[:3], np.nan), Policy("l2", keep=0.5), features=True, errors="return"
         )
@@ -232,7 +232,7 @@ class FailuresTest(unittest.TestCase):
         self.assertEqual(list(found.errors), [3])
         np.testing.assert_array_equal(found.logits[:3], wanted.logits)
 
-    def test_in_parts(self):
+    def test_batch_in_parts(self):
         batch = self.raw_images * 4
         with mock.patch.multiple(pipeline, PART_RAW=1 << 12, PART_IMAGES=4):
             self.assertEqual(pipeline.n_parts_of(batch), 8)

@@ -292,7 +292,7 @@ class OverlapTest(unittest.TestCase):
     def kinds(self):
         return (("numpy", lambda a: a),) + ((("torch", torch.from_numpy),) if torch is not None else ())
 
-    def test_outputs_with_each_other(self):
+    def test_overlapping_outputs(self):
         for kind, of in self.kinds():
             qkv, cu, same = of(self.qkv), of(self.cu), aligned(np.zeros((40, 2), np.float32))
             out, big = aligned(np.zeros((40, 2, 16), np.float32)), aligned(np.zeros((41, 2), np.float32))

@@ -289,10 +289,10 @@ class ForwardTest(unittest.TestCase):
                             self.assertIsNotNone(core_loader.core.forward(forward._state, images))
         return forward, images
 
-    def test_by_the_package(self):
+    def test_without_compiled_core(self):
         self.check(False)
 
-    def test_by_the_core(self):
+    def test_compiled_core(self):
         if not self.compiled:
             self.skipTest("the package has no compiled core")
         forward, _ = self.check(True)
@@ -308,7 +308,7 @@ class ForwardTest(unittest.TestCase):
         self.model._forget(session)
         self.assertIsNone(core.forward(forward._state, images))
 
-    def test_nothing_waits(self):
+    def test_repeated_forwards_do_not_synchronize(self):
         gc.collect()  # destroys the sessions of other tests now, because that waits for the device
         images = [Tensor((n, 3, SIZE, SIZE), self.x[:n]) for n in (4, 2, 3)]
         for core in {False, self.compiled}:

@@ -119,7 +119,7 @@ class SaveTest(support.Case):
             "cpu",
         )
 
-    def test_the_file(self):
+    def test_failed_writes_keep_the_old_file(self):
         module = timm_module()
         raggedvit.save(module, self.path)
         os.chmod(self.path, 0o640)

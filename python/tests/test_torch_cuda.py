@@ -334,7 +334,7 @@ class GradientTest(unittest.TestCase):
             with self.subTest(dtype=dtype, strided=True):
                 self.compare([20, 65, 1], dtype, strided=True)
 
-    def test_bits(self):
+    def test_gradients_repeat_bit_for_bit(self):
         qkv, cu = tensors([20, 197, 1, 64])
         grads = []
         for _ in range(5):
@@ -371,7 +371,7 @@ class GradientTest(unittest.TestCase):
 
 @unittest.skipIf(why_not(), why_not())
 class MemoryTest(unittest.TestCase):
-    def test_nothing_grows(self):
+    def test_no_allocations_and_no_leaks(self):
         """After a warm-up no call allocates in the library, waits, or leaks PyTorch memory."""
         from raggedvit._arrays.core_loader import ready
         from raggedvit._c.layouts import new

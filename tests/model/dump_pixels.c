@@ -162,7 +162,7 @@ static void pixels(void **state)
 }
 
 /* If no patch repeats, all patches are kept, and the logits equal those of a session without pruning. */
-static void nothing_repeats(void **state)
+static void distinct_patches_are_kept(void **state)
 {
     (void)state;
     static const char *const dumps[] = {"naflex_siglip2",    "naflex_timm_gap", "native_timm_distilled",
@@ -236,4 +236,4 @@ static void refused(void **state)
     json_decref(dump);
 }
 
-SUITE(dump_pixels_suite, TEST(pixels), TEST(nothing_repeats), TEST(refused));
+SUITE(dump_pixels_suite, TEST(pixels), TEST(distinct_patches_are_kept), TEST(refused));

@@ -115,7 +115,7 @@ static void misuse(void **state)
 }
 
 /* Each entry of the list matches only the driver that it names. */
-static void denied(void **state)
+static void denied_drivers(void **state)
 {
     (void)state;
     const rvit_vk_driver amd = {.vendor_id = 0x1002, .id = VK_DRIVER_ID_AMD_PROPRIETARY, .version = 1};
@@ -146,4 +146,4 @@ static void denied(void **state)
     assert_int_equal(physical.info.tier, RVIT_TIER_MATRIX);
 }
 
-SUITE(cache_suite, TEST(cache_round_trip), TEST(damaged), TEST(misuse), TEST(denied));
+SUITE(cache_suite, TEST(cache_round_trip), TEST(damaged), TEST(misuse), TEST(denied_drivers));
