@@ -32,7 +32,7 @@ takes='malloc|calloc|realloc|free|aligned_alloc|posix_memalign|memalign|strdup|s
 found=$(undefined | grep -E " ($ends|$prints)(@.*)?\$" || true)
 [ -z "$found" ] || { echo "the library calls:"; echo "$found"; failed=1; }
 found=$(undefined | grep -E " ($takes)(@.*)?\$" | grep -v '^alloc\.c\.o ' || true)
-[ -z "$found" ] || { echo "memory is taken outside core/base/alloc.c:"; echo "$found"; failed=1; }
+[ -z "$found" ] || { echo "memory is allocated outside core/base/alloc.c:"; echo "$found"; failed=1; }
 
 [ "$failed" -eq 0 ] || exit 1
 echo "$n functions exported"

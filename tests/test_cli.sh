@@ -256,7 +256,7 @@ json memory.host '[1-9][0-9]+'
 json threshold null
 
 # every policy runs; the kept patches are ascending, and each stage keeps a subset of the stage before
-kept() { # STAGE: what the image of "$folder/out" kept after it, one a line
+kept() { # STAGE: the patches that the image of "$folder/out" kept after it, one per line
     local n i
     n=$("$json_get" "images.0.kept.$1" <"$folder/out") || return
     grep -o '"kept": \[\[.*' "$folder/out" | sed 's/\]\].*//; s/"kept": \[\[//; s/\], \[/\n/g' | sed -n "$(($1 + 1))p" |
