@@ -176,8 +176,7 @@ static void wrong_activations(void **state)
         expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), &desc, &checkpoint));
         const double difference = dump_run(dump, checkpoint, RVIT_F32, RVIT_QUANTIZATION_NONE);
         if (difference <= wrong[i].tolerances * DUMP_TOLERANCE)
-            fail_msg("%s: a wrong activation (%d) changes the outputs by only %g", wrong[i].name, (int)wrong[i].activation,
-                     difference);
+            fail_msg("%s: a wrong activation (%d) changes the outputs by only %g", wrong[i].name, (int)wrong[i].activation, difference);
         rvit_checkpoint_destroy(checkpoint);
         json_decref(dump);
     }
