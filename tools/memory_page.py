@@ -118,8 +118,8 @@ def arguments(text):
 def rows(macro):
     text = re.sub(r"/\*.*?\*/", "", TABLE.read_text(), flags=re.S)
     for match in re.finditer(rf"^{macro}\(", text, flags=re.M):
-        place, name, kind, when, n = (part.strip() for part in arguments(text[match.end():]))
-        yield f"| {KINDS[place]} | `{name}` | {BYTES[kind]} | {replaced(n, SIZES)} | {replaced(when, CONDITIONS)} |"
+        arena, name, kind, when, n = (part.strip() for part in arguments(text[match.end():]))
+        yield f"| {KINDS[arena]} | `{name}` | {BYTES[kind]} | {replaced(n, SIZES)} | {replaced(when, CONDITIONS)} |"
 
 
 def page():

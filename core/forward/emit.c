@@ -114,7 +114,7 @@ rvit_status rvit_forward_preprocess(const forward *f, rvit_view cu_seqlens)
     /* Each run copies the images to staged_images, or the op does. */
     args.source = view(f, f->stream->device->transfers ? plan->device_images : plan->staged_images);
     args.source_size = plan->staged_images.size;
-    if (plan->device_images.place != RVIT_PLACE_NONE && !f->stream->device->transfers)
+    if (plan->device_images.arena != RVIT_ARENA_NONE && !f->stream->device->transfers)
         args.staging = view(f, plan->device_images);
     args.pixels = plan->desc.input_view;
     args.pixels_size = rvit_session_pixels_size(&plan->desc);

@@ -97,7 +97,7 @@ static rvit_status head(const forward *f)
     rvit_op op = {.type = RVIT_OP_HEAD, .head = head_of(f)};
     f->session->head = op.head;
     RVIT_TRY(rvit_forward_add_outer(f, &op));
-    if (f->plan->projected.place == RVIT_PLACE_NONE)
+    if (f->plan->projected.arena == RVIT_ARENA_NONE)
         return RVIT_OK;
     /* The logits are in the caller's memory, so compute them again for the session's output. */
     op.by_launch = 0;

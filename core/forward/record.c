@@ -342,7 +342,7 @@ static rvit_status embed(forward *f)
 /* If rows are in window order, the result goes through an array of the device. */
 static rvit_status output_received(const forward *f)
 {
-    if (f->plan->received_rows.place == RVIT_PLACE_NONE)
+    if (f->plan->received_rows.arena == RVIT_ARENA_NONE)
         return rvit_forward_attention_received(f, view(f, f->plan->received));
     const rvit_view rows = view(f, f->plan->received_rows);
     RVIT_TRY(rvit_forward_attention_received(f, rows));

@@ -177,34 +177,34 @@ static int64_t rounded(int64_t size)
     return (size + 255) / 256 * 256;
 }
 
-static rvit_session_array take(rvit_session_plan *p, rvit_place place, int64_t size)
+static rvit_session_array take(rvit_session_plan *p, rvit_arena arena, int64_t size)
 {
-    const rvit_session_array array = {place, p->sizes[place], size};
-    p->sizes[place] += rounded(size);
+    const rvit_session_array array = {arena, p->sizes[arena], size};
+    p->sizes[arena] += rounded(size);
     return array;
 }
 
 static void place_arrays(const rvit_model *m, rvit_session_plan *p)
 {
-#define RVIT_SESSION_ARRAY(place, name, type, when, n) \
+#define RVIT_SESSION_ARRAY(arena, name, type, when, n) \
     if (when)                                          \
-        p->name = take(p, RVIT_PLACE_##place, (n) * (type));
+        p->name = take(p, RVIT_ARENA_##arena, (n) * (type));
 #include "core/plan/arrays.def"
     for (int32_t i = 0; i < p->schedule.n_stages; i++) {
         const rvit_segment *before = &p->segments[i], *after = before + 1;
         rvit_stage_plan *stage = &p->stages[i];
-#define RVIT_STAGE_ARRAY(place, name, type, when, n) \
+#define RVIT_STAGE_ARRAY(arena, name, type, when, n) \
     if (when)                                        \
-        stage->name = take(p, RVIT_PLACE_##place, (n) * (type));
+        stage->name = take(p, RVIT_ARENA_##arena, (n) * (type));
 #include "core/plan/arrays.def"
     }
-    p->tables = take(p, RVIT_PLACE_DEVICE, p->sizes[RVIT_PLACE_TABLES]);
-    p->tables_upload = take(p, RVIT_PLACE_UPLOAD, p->sizes[RVIT_PLACE_TABLES]);
-    p->results = take(p, RVIT_PLACE_DEVICE, p->sizes[RVIT_PLACE_RESULTS]);
-    p->results_readback = take(p, RVIT_PLACE_READBACK, p->sizes[RVIT_PLACE_RESULTS]);
+    p->tables = take(p, RVIT_ARENA_DEVICE, p->sizes[RVIT_ARENA_TABLES]);
+    p->tables_upload = take(p, RVIT_ARENA_UPLOAD, p->sizes[RVIT_ARENA_TABLES]);
+    p->results = take(p, RVIT_ARENA_DEVICE, p->sizes[RVIT_ARENA_RESULTS]);
+    p->results_readback = take(p, RVIT_ARENA_READBACK, p->sizes[RVIT_ARENA_RESULTS]);
     /* A session without head, outputs and stages reads nothing back, but a buffer has a byte at least. */
-    if (p->sizes[RVIT_PLACE_READBACK] == 0)
-        p->sizes[RVIT_PLACE_READBACK] = 1;
+    if (p->sizes[RVIT_ARENA_READBACK] == 0)
+        p->sizes[RVIT_ARENA_READBACK] = 1;
 }
 
 /* How many tokens a stage leaves an image that has `len`, at most and whatever its scores are; *exact is cleared if it may leave fewer. */
@@ -455,8 +455,8 @@ static rvit_status check_arrays(const rvit_model *m, const rvit_session_plan *p)
     static const rvit_session_array none;
     const rvit_session_array *largest = &none;
     const char *its_name = "";
-#define RVIT_SESSION_ARRAY(place, name, type, when, n)                                                                  \
-    if (RVIT_PLACE_##place != RVIT_PLACE_TRACE && RVIT_PLACE_##place != RVIT_PLACE_HOST && &p->name != &p->deepstack && \
+#define RVIT_SESSION_ARRAY(arena, name, type, when, n)                                                                  \
+    if (RVIT_ARENA_##arena != RVIT_ARENA_TRACE && RVIT_ARENA_##arena != RVIT_ARENA_HOST && &p->name != &p->deepstack && \
         p->name.size > largest->size)                                                                                   \
         largest = &p->name, its_name = #name;
 #include "core/plan/arrays.def"

@@ -7,26 +7,26 @@
 #include "core/weights/model.h"
 
 /* Where an array lies. */
-typedef enum rvit_place {
-    RVIT_PLACE_NONE, /* the session has no such array */
+typedef enum rvit_arena {
+    RVIT_ARENA_NONE, /* the session has no such array */
     /* buffers */
-    RVIT_PLACE_DEVICE,
-    RVIT_PLACE_UPLOAD,
-    RVIT_PLACE_READBACK,
-    RVIT_PLACE_TRACE, /* of the type READBACK, too */
+    RVIT_ARENA_DEVICE,
+    RVIT_ARENA_UPLOAD,
+    RVIT_ARENA_READBACK,
+    RVIT_ARENA_TRACE, /* of the type READBACK, too */
     RVIT_N_BUFFERS,
     /* memory from the device's allocator */
-    RVIT_PLACE_HOST = RVIT_N_BUFFERS,
+    RVIT_ARENA_HOST = RVIT_N_BUFFERS,
     /* A part of the device's buffer, and again of a mapped one. One copy takes TABLES from UPLOAD to DEVICE when the session is created,
        one at the end of each run RESULTS from DEVICE to READBACK. */
-    RVIT_PLACE_TABLES,
-    RVIT_PLACE_RESULTS,
-    RVIT_N_PLACES
-} rvit_place;
+    RVIT_ARENA_TABLES,
+    RVIT_ARENA_RESULTS,
+    RVIT_N_ARENAS
+} rvit_arena;
 
 typedef struct rvit_session_array {
-    rvit_place place;
-    int64_t offset, size; /* bytes; offset: in the place */
+    rvit_arena arena;
+    int64_t offset, size; /* bytes; offset: in the arena */
 } rvit_session_array;
 
 /* The batch between two stages: segment 0 lasts until stage 0, segment i + 1 begins with stage i. */
@@ -41,7 +41,7 @@ typedef struct rvit_segment {
 typedef struct rvit_stage_plan {
     rvit_select_args select;    /* as recorded, every view empty; unless the policy merges */
     const int32_t *count_table; /* what the array counts holds; NULL without it */
-#define RVIT_STAGE_ARRAY(place, name, type, when, n) rvit_session_array name;
+#define RVIT_STAGE_ARRAY(arena, name, type, when, n) rvit_session_array name;
 #include "core/plan/arrays.def"
 } rvit_stage_plan;
 
@@ -51,13 +51,13 @@ typedef struct rvit_session_plan {
     rvit_prune_schedule schedule;
     rvit_pixelprune_args pixelprune;                  /* of a schedule by pixels: as recorded, every view empty */
     rvit_segment segments[RVIT_PRUNE_MAX_STAGES + 1]; /* schedule.n_stages + 1 of them */
-#define RVIT_SESSION_ARRAY(place, name, type, when, n) rvit_session_array name;
+#define RVIT_SESSION_ARRAY(arena, name, type, when, n) rvit_session_array name;
 #include "core/plan/arrays.def"
     int32_t max_windows, window_len; /* windows of attention, of a batch at most; their rows at most. 0: there are none */
     int64_t trace_stride;
-    rvit_session_array tables, tables_upload;     /* all of RVIT_PLACE_TABLES: on the device, and where it is copied from */
-    rvit_session_array results, results_readback; /* all of RVIT_PLACE_RESULTS: on the device, and where it is copied to */
-    int64_t sizes[RVIT_N_PLACES];                 /* bytes of each place; 0: none is needed */
+    rvit_session_array tables, tables_upload;     /* all of RVIT_ARENA_TABLES: on the device, and where it is copied from */
+    rvit_session_array results, results_readback; /* all of RVIT_ARENA_RESULTS: on the device, and where it is copied to */
+    int64_t sizes[RVIT_N_ARENAS];                 /* bytes of each arena; 0: none is needed */
     int64_t plan_size;                            /* bytes of the plan itself: this struct, its stages, and behind them their tables */
     rvit_stage_plan stages[];                     /* schedule.n_stages of them */
 } rvit_session_plan;

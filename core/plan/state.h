@@ -11,9 +11,9 @@ struct rvit_session {
     rvit_stream *stream; /* the caller's (plan->desc.stream), or its own */
     rvit_program *program;
     struct {
-        rvit_view view;      /* as ops see it; of the places that are buffers the session's own */
+        rvit_view view;      /* as ops see it; of the arenas that are buffers the session's own */
         uint8_t *host;       /* of TABLES and RESULTS the copy in mapped memory; NULL on the device */
-    } places[RVIT_N_PLACES]; /* where each begins; all 0: the plan needs none */
+    } arenas[RVIT_N_ARENAS]; /* where each begins; all 0: the plan needs none */
 
     /* With RVIT_INPUT_RUN: the first op and, with a head, the last, complete but for what a run brings. */
     rvit_patchify_args patchify;
@@ -32,15 +32,15 @@ struct rvit_session {
 /* An array of the plan as ops see it; {NULL, 0} if the session does not have it. */
 static inline rvit_view rvit_session_view(const rvit_session *session, rvit_session_array array)
 {
-    const rvit_view place = session->places[array.place].view;
-    return (rvit_view){place.buffer, place.offset + array.offset};
+    const rvit_view arena = session->arenas[array.arena].view;
+    return (rvit_view){arena.buffer, arena.offset + array.offset};
 }
 
 /* The same for the host; NULL if the session does not have it, or the device alone. */
 static inline void *rvit_session_host(const rvit_session *session, rvit_session_array array)
 {
-    uint8_t *place = session->places[array.place].host;
-    return place == NULL ? NULL : place + array.offset;
+    uint8_t *arena = session->arenas[array.arena].host;
+    return arena == NULL ? NULL : arena + array.offset;
 }
 
 /* int32 [n_images + 1]: the layout of the last run after a stage; -1: of the unpruned images. */

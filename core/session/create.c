@@ -128,11 +128,11 @@ static rvit_status add_session(const rvit_model *model, const rvit_session_desc 
 {
     const rvit_session_plan *plan = NULL;
     RVIT_TRY(rvit_session_plan_create(model, desc, &plan));
-    raise_to(&most->device_size, plan->sizes[RVIT_PLACE_DEVICE]);
-    raise_to(&most->upload_size, plan->sizes[RVIT_PLACE_UPLOAD]);
-    raise_to(&most->readback_size, plan->sizes[RVIT_PLACE_READBACK]);
-    raise_to(&most->trace_size, plan->sizes[RVIT_PLACE_TRACE]);
-    raise_to(&most->host_size, (int64_t)sizeof(rvit_session) + plan->plan_size + plan->sizes[RVIT_PLACE_HOST]);
+    raise_to(&most->device_size, plan->sizes[RVIT_ARENA_DEVICE]);
+    raise_to(&most->upload_size, plan->sizes[RVIT_ARENA_UPLOAD]);
+    raise_to(&most->readback_size, plan->sizes[RVIT_ARENA_READBACK]);
+    raise_to(&most->trace_size, plan->sizes[RVIT_ARENA_TRACE]);
+    raise_to(&most->host_size, (int64_t)sizeof(rvit_session) + plan->plan_size + plan->sizes[RVIT_ARENA_HOST]);
     rvit_session_plan_destroy(model, plan);
     return RVIT_OK;
 }

@@ -3,26 +3,26 @@
 
 #include "core/session/memory.h"
 
-static rvit_status create_places(rvit_session *s)
+static rvit_status create_arenas(rvit_session *s)
 {
-    static const rvit_buffer_type types[RVIT_N_BUFFERS] = {[RVIT_PLACE_DEVICE] = RVIT_BUFFER_DEVICE,
-                                                           [RVIT_PLACE_UPLOAD] = RVIT_BUFFER_UPLOAD,
-                                                           [RVIT_PLACE_READBACK] = RVIT_BUFFER_READBACK,
-                                                           [RVIT_PLACE_TRACE] = RVIT_BUFFER_READBACK};
+    static const rvit_buffer_type types[RVIT_N_BUFFERS] = {[RVIT_ARENA_DEVICE] = RVIT_BUFFER_DEVICE,
+                                                           [RVIT_ARENA_UPLOAD] = RVIT_BUFFER_UPLOAD,
+                                                           [RVIT_ARENA_READBACK] = RVIT_BUFFER_READBACK,
+                                                           [RVIT_ARENA_TRACE] = RVIT_BUFFER_READBACK};
     const rvit_session_plan *plan = s->plan;
-    for (int i = RVIT_PLACE_DEVICE; i < RVIT_N_BUFFERS; i++) {
+    for (int i = RVIT_ARENA_DEVICE; i < RVIT_N_BUFFERS; i++) {
         if (plan->sizes[i] == 0)
             continue;
-        RVIT_TRY(rvit_buffer_create(s->model->device, plan->sizes[i], types[i], &s->places[i].view.buffer));
+        RVIT_TRY(rvit_buffer_create(s->model->device, plan->sizes[i], types[i], &s->arenas[i].view.buffer));
         if (types[i] != RVIT_BUFFER_DEVICE)
-            s->places[i].host = rvit_buffer_host(s->places[i].view.buffer);
+            s->arenas[i].host = rvit_buffer_host(s->arenas[i].view.buffer);
     }
-    s->places[RVIT_PLACE_HOST].host = rvit_alloc_new(&s->model->device->alloc, (size_t)plan->sizes[RVIT_PLACE_HOST]);
-    RVIT_TRY_MEMORY(s->places[RVIT_PLACE_HOST].host);
-    s->places[RVIT_PLACE_TABLES].view = rvit_session_view(s, plan->tables);
-    s->places[RVIT_PLACE_TABLES].host = rvit_session_host(s, plan->tables_upload);
-    s->places[RVIT_PLACE_RESULTS].view = rvit_session_view(s, plan->results);
-    s->places[RVIT_PLACE_RESULTS].host = rvit_session_host(s, plan->results_readback);
+    s->arenas[RVIT_ARENA_HOST].host = rvit_alloc_new(&s->model->device->alloc, (size_t)plan->sizes[RVIT_ARENA_HOST]);
+    RVIT_TRY_MEMORY(s->arenas[RVIT_ARENA_HOST].host);
+    s->arenas[RVIT_ARENA_TABLES].view = rvit_session_view(s, plan->tables);
+    s->arenas[RVIT_ARENA_TABLES].host = rvit_session_host(s, plan->tables_upload);
+    s->arenas[RVIT_ARENA_RESULTS].view = rvit_session_view(s, plan->results);
+    s->arenas[RVIT_ARENA_RESULTS].host = rvit_session_host(s, plan->results_readback);
     return RVIT_OK;
 }
 
@@ -81,7 +81,7 @@ void rvit_session_forget_errors(const rvit_session *s)
 rvit_status rvit_session_allocate(rvit_session *s)
 {
     const rvit_session_plan *plan = s->plan;
-    RVIT_TRY(create_places(s));
+    RVIT_TRY(create_arenas(s));
     int32_t *cu_seqlens = rvit_session_host(s, plan->host_cu_seqlens);
     for (int32_t i = 0; i <= plan->desc.max_images; i++)
         cu_seqlens[i] = plan->desc.variable_resolution ? 0 : i * s->model->info.tokens;
@@ -95,7 +95,7 @@ rvit_status rvit_session_allocate(rvit_session *s)
 
 void rvit_session_free(rvit_session *s)
 {
-    for (int i = RVIT_PLACE_DEVICE; i < RVIT_N_BUFFERS; i++)
-        rvit_buffer_destroy(s->places[i].view.buffer);
-    rvit_alloc_free(&s->model->device->alloc, s->places[RVIT_PLACE_HOST].host);
+    for (int i = RVIT_ARENA_DEVICE; i < RVIT_N_BUFFERS; i++)
+        rvit_buffer_destroy(s->arenas[i].view.buffer);
+    rvit_alloc_free(&s->model->device->alloc, s->arenas[RVIT_ARENA_HOST].host);
 }

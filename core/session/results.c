@@ -189,7 +189,7 @@ static const void *projected_of(const rvit_session *s)
 {
     const rvit_session_plan *plan = s->plan;
     const int32_t dim = s->model->info.n_classes;
-    const float *projected = rvit_session_host(s, plan->projected.place == RVIT_PLACE_NONE ? plan->logits : plan->projected);
+    const float *projected = rvit_session_host(s, plan->projected.arena == RVIT_ARENA_NONE ? plan->logits : plan->projected);
     float *normalized = rvit_session_host(s, plan->normalized);
     if (normalized == NULL)
         return projected;

@@ -10,7 +10,7 @@
 /* An array with one row per token after a stage (-1: of the unpruned images). data is NULL if the session does not have it. */
 static void set_rows(const rvit_session *s, rvit_session_array array, int32_t stage, int32_t width, rvit_dtype dtype, rvit_result_view *out)
 {
-    out->data = array.place == RVIT_PLACE_NONE ? NULL : rvit_session_host(s, array);
+    out->data = array.arena == RVIT_ARENA_NONE ? NULL : rvit_session_host(s, array);
     out->dtype = dtype;
     out->width = width;
     out->stage = stage;
@@ -68,7 +68,7 @@ rvit_status rvit_session_get_traced(const rvit_session *s, rvit_result what, int
 {
     const rvit_session_plan *plan = s->plan;
     const int32_t n_stages = plan->schedule.n_stages, depth = s->model->info.depth, is_stage = index >= 0 && index < n_stages;
-    const int is_anchors = index == n_stages && plan->trace_anchors.place != RVIT_PLACE_NONE;
+    const int is_anchors = index == n_stages && plan->trace_anchors.arena != RVIT_ARENA_NONE;
     const rvit_stage_plan *stage = is_stage ? &plan->stages[index] : NULL;
     const char *lacks = NULL;
     if (what == RVIT_TRACE_COUNTS)
@@ -87,13 +87,13 @@ rvit_status rvit_session_get_traced(const rvit_session *s, rvit_result what, int
         set_input(s, index, out);
     else if (what == RVIT_TRACE_SCORES && is_anchors)
         set_rows(s, plan->trace_anchor_scores, -1, 1, RVIT_F32, out);
-    else if (what == RVIT_TRACE_SCORES && is_stage && stage->scores.place != RVIT_PLACE_NONE)
+    else if (what == RVIT_TRACE_SCORES && is_stage && stage->scores.arena != RVIT_ARENA_NONE)
         set_rows(s, stage->trace_scores, index - 1, 1, RVIT_F32, out);
     else if (what == RVIT_TRACE_METRIC && is_stage && plan->schedule.policy->merges)
         set_rows(s, stage->trace_metric, index - 1, s->model->info.head_dim, RVIT_F32, out);
     else if (what == RVIT_TRACE_DECISIONS && is_anchors)
         set_rows(s, plan->trace_anchors, -1, 1, RVIT_U8, out);
-    else if (what == RVIT_TRACE_DECISIONS && is_stage && stage->trace_decided.place != RVIT_PLACE_NONE)
+    else if (what == RVIT_TRACE_DECISIONS && is_stage && stage->trace_decided.arena != RVIT_ARENA_NONE)
         set_rows(s, stage->trace_decided, index - 1, 1, RVIT_U8, out);
     else
         lacks = what == RVIT_TRACE_EMBEDDING   ? "embedding"

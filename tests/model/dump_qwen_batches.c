@@ -120,7 +120,7 @@ static void follow_garbage(const qwen_encoder *t, rvit_session *session, int32_t
     const rvit_session_plan *plan = session->plan;
     const int32_t last = plan->schedule.n_stages - 1;
     for (int32_t s = -1; s <= last; s++) {
-        const rvit_session_array none = {.place = RVIT_PLACE_NONE},
+        const rvit_session_array none = {.arena = RVIT_ARENA_NONE},
                                  of[] = {s < 0 ? plan->first_group_rows : plan->stages[s].group_rows, s < 0 ? none : plan->stages[s].keep,
                                          s < 0 ? none : plan->stages[s].next_rows};
         for (int k = 0; k < 3; k++) {

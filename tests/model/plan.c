@@ -24,17 +24,17 @@ typedef struct arrays {
 static void add(arrays *a, rvit_session_array one)
 {
     assert_true(a->n < MAX_ARRAYS);
-    if (one.place != RVIT_PLACE_NONE)
+    if (one.arena != RVIT_ARENA_NONE)
         a->all[a->n++] = one;
 }
 
 static arrays arrays_of(const rvit_session_plan *plan)
 {
     arrays a = {.n = 0};
-#define RVIT_SESSION_ARRAY(place, name, type, when, n) add(&a, plan->name);
+#define RVIT_SESSION_ARRAY(arena, name, type, when, n) add(&a, plan->name);
 #include "core/plan/arrays.def"
     for (int32_t i = 0; i < plan->schedule.n_stages; i++) {
-#define RVIT_STAGE_ARRAY(place, name, type, when, n) add(&a, plan->stages[i].name);
+#define RVIT_STAGE_ARRAY(arena, name, type, when, n) add(&a, plan->stages[i].name);
 #include "core/plan/arrays.def"
     }
     const rvit_session_array copied[] = {plan->tables, plan->tables_upload, plan->results, plan->results_readback};
@@ -49,13 +49,13 @@ static void expect_disjoint(const rvit_session_plan *plan)
     const arrays a = arrays_of(plan);
     for (int i = 0; i < a.n; i++) {
         assert_true(a.all[i].size > 0 && a.all[i].offset >= 0 && a.all[i].offset % 256 == 0);
-        assert_true(a.all[i].offset + a.all[i].size <= plan->sizes[a.all[i].place]);
+        assert_true(a.all[i].offset + a.all[i].size <= plan->sizes[a.all[i].arena]);
         for (int j = 0; j < i; j++)
-            assert_true(a.all[i].place != a.all[j].place || a.all[i].offset + a.all[i].size <= a.all[j].offset ||
+            assert_true(a.all[i].arena != a.all[j].arena || a.all[i].offset + a.all[i].size <= a.all[j].offset ||
                         a.all[j].offset + a.all[j].size <= a.all[i].offset);
     }
-    assert_int_equal(plan->tables.size, plan->sizes[RVIT_PLACE_TABLES]);
-    assert_int_equal(plan->results.size, plan->sizes[RVIT_PLACE_RESULTS]);
+    assert_int_equal(plan->tables.size, plan->sizes[RVIT_ARENA_TABLES]);
+    assert_int_equal(plan->results.size, plan->sizes[RVIT_ARENA_RESULTS]);
 }
 
 static void arrays_are_disjoint(void **state)
