@@ -1,6 +1,6 @@
-/* The match op: computes the metric of every row and the best partner of every row of A; then, per image, which rows merge, and the list
-   of the remaining rows. In between, src_rows and next_rows hold the best partner of each row of A and the similarity, NaN if it has
-   none. A unit is `unit` consecutive rows with one metric each; indices of A and B count units. */
+/* The bipartite_match op: computes the metric of every row and the best partner of every row of A; then, per image, which rows merge, and
+   the list of the remaining rows. In between, src_rows and next_rows hold the best partner of each row of A and the similarity, NaN if it
+   has none. A group is group_size consecutive rows with one metric each; indices of A and B count groups. */
 #include <math.h>
 #include <string.h>
 
@@ -20,13 +20,13 @@ typedef struct match_job {
     int64_t n_parts;
 } match_job;
 
-/* The units of an image that may merge, all past the prefix: A is every second unit starting at row a, B the same from row b. */
+/* The groups of an image that may merge, all past the prefix: A is every second group starting at row a, B the same from row b. */
 typedef struct match_image {
     rvit_cpu_range rows;
     int64_t prefix;
     int64_t a, n_a;
     int64_t b, n_b;
-    int64_t step;   /* rows from one unit to the next */
+    int64_t step;   /* rows from one group to the next */
     int64_t merges; /* upper limit */
 } match_image;
 
@@ -39,23 +39,23 @@ static match_image image_of(const match_job *job, int64_t image)
 {
     const rvit_bipartite_match_args *a = job->args;
     match_image m = {.rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len), .step = 2 * (int64_t)a->group_size};
-    m.prefix = m.rows.len < a->n_prefix ? m.rows.len : a->n_prefix; /* 0 if unit is above 1 */
-    const int64_t even = m.prefix + (m.prefix & 1), odd = m.prefix | 1, units = m.rows.len / a->group_size;
+    m.prefix = m.rows.len < a->n_prefix ? m.rows.len : a->n_prefix; /* 0 if group_size is above 1 */
+    const int64_t even = m.prefix + (m.prefix & 1), odd = m.prefix | 1, groups = m.rows.len / a->group_size;
     m.a = m.rows.begin + even * a->group_size;
-    m.n_a = every_second(even, units);
+    m.n_a = every_second(even, groups);
     m.b = m.rows.begin + odd * a->group_size;
-    m.n_b = every_second(odd, units);
-    m.merges = rvit_cpu_clamp(a->merges, 0, (units - m.prefix) / 2);
+    m.n_b = every_second(odd, groups);
+    m.merges = rvit_cpu_clamp(a->merges, 0, (groups - m.prefix) / 2);
     return m;
 }
 
-/* How many units, `step` rows apart and starting at `first`, begin before row `end`; at most n. */
-static int64_t units_before(int64_t first, int64_t end, int64_t step, int64_t n)
+/* How many groups, `step` rows apart and starting at `first`, begin before row `end`; at most n. */
+static int64_t groups_before(int64_t first, int64_t end, int64_t step, int64_t n)
 {
     return rvit_cpu_clamp((end - first + step - 1) / step, 0, n);
 }
 
-/* For units of A up to index end_a: the n_b units of B, starting at index first_b, that they may merge into. */
+/* For groups of A up to index end_a: the n_b groups of B, starting at index first_b, that they may merge into. */
 typedef struct match_choice {
     int64_t end_a, first_b, n_b;
 } match_choice;
@@ -76,8 +76,8 @@ static match_choice choice_of(const match_job *job, const match_image *m, int64_
             past = middle;
     }
     const int64_t begin = windows[window], end = past > 0 ? windows[window + 1] : begin;
-    const int64_t end_a = units_before(m->a, end, m->step, m->n_a), first_b = units_before(m->b, begin, m->step, m->n_b);
-    const int64_t end_b = units_before(m->b, end, m->step, m->n_b);
+    const int64_t end_a = groups_before(m->a, end, m->step, m->n_a), first_b = groups_before(m->b, begin, m->step, m->n_b);
+    const int64_t end_b = groups_before(m->b, end, m->step, m->n_b);
     return (match_choice){end_a > a ? end_a : a + 1, first_b, end_b > first_b ? end_b - first_b : 0};
 }
 
@@ -94,7 +94,7 @@ static void metric_rows(void *context, int64_t begin, int64_t end, int thread)
         job->device->kernels->metric(&rows);
 }
 
-/* Finds the partners of the units first .. first + n - 1 of A, which all have the same choice. */
+/* Finds the partners of the groups first .. first + n - 1 of A, which all have the same choice. */
 static void find_in_choice(const match_job *job, const match_image *m, int64_t first, int64_t n, const match_choice *choice, int thread)
 {
     const int64_t head_dim = job->args->head_dim, row = m->a + first * m->step;
@@ -140,7 +140,7 @@ static void find_partners(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* How many units of A merge. */
+/* How many groups of A merge. */
 static int64_t count_merges(const match_job *job, const match_image *m)
 {
     const float *values = (const float *)(const void *)(job->next_rows + m->a);
@@ -155,7 +155,7 @@ static int64_t count_merges(const match_job *job, const match_image *m)
 static void mark_image(const match_job *job, int64_t image)
 {
     const match_image m = image_of(job, image);
-    const int64_t merges = count_merges(job, &m), unit = job->args->group_size;
+    const int64_t merges = count_merges(job, &m), group_size = job->args->group_size;
     uint8_t *keep = job->keep;
     memset(keep + m.rows.begin, 1, (size_t)m.rows.len);
     if (merges > 0) {
@@ -164,7 +164,7 @@ static void mark_image(const match_job *job, int64_t image)
         const uint32_t last = rvit_cpu_kth_rank(values, m.n_a, m.step, merges, &ties);
         for (int64_t i = 0; i < m.n_a; i++) {
             const uint32_t rank = rvit_cpu_rank(values[i * m.step]);
-            memset(keep + m.a + i * m.step, !(rank > last || (rank == last && ties > 0)), (size_t)unit);
+            memset(keep + m.a + i * m.step, !(rank > last || (rank == last && ties > 0)), (size_t)group_size);
             ties -= rank == last;
         }
     }
@@ -179,7 +179,7 @@ static void mark_image(const match_job *job, int64_t image)
         if (keep[row])
             continue;
         const int64_t partner = m.b + m.step * rvit_cpu_clamp(job->src_rows[row], 0, m.n_b - 1);
-        for (int64_t j = 0; j < unit; j++) {
+        for (int64_t j = 0; j < group_size; j++) {
             job->next_rows[row + j] = job->next_rows[partner + j];
             job->next_rows[partner + j] = (int32_t)(row + j);
         }

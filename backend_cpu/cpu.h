@@ -134,11 +134,11 @@ typedef struct rvit_cpu_position {
     int32_t y, x, height, width;
 } rvit_cpu_position;
 
-static inline rvit_cpu_position rvit_cpu_position_of(const int32_t *cell)
+static inline rvit_cpu_position rvit_cpu_position_of(const int32_t *entry)
 {
-    const int64_t height = rvit_cpu_clamp(cell[3] >> 16, 1, RVIT_CPU_MAX_SIDE),
-                  width = rvit_cpu_clamp(cell[3] & 65535, 1, RVIT_CPU_MAX_SIDE);
-    const int64_t y = rvit_cpu_clamp(cell[2] >> 16, 0, height - 1), x = rvit_cpu_clamp(cell[2] & 65535, 0, width - 1);
+    const int64_t height = rvit_cpu_clamp(entry[3] >> 16, 1, RVIT_CPU_MAX_SIDE),
+                  width = rvit_cpu_clamp(entry[3] & 65535, 1, RVIT_CPU_MAX_SIDE);
+    const int64_t y = rvit_cpu_clamp(entry[2] >> 16, 0, height - 1), x = rvit_cpu_clamp(entry[2] & 65535, 0, width - 1);
     return (rvit_cpu_position){(int32_t)y, (int32_t)x, (int32_t)height, (int32_t)width};
 }
 

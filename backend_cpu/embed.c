@@ -32,16 +32,16 @@ static void add_position(const embed_job *job, const rvit_taps *y, const rvit_ta
         out[c] += sum[c];
 }
 
-static void embed_patch(const embed_job *job, const int32_t *cell, int64_t row)
+static void embed_patch(const embed_job *job, const int32_t *entry, int64_t row)
 {
     const rvit_embed_args *a = job->args;
-    const rvit_cpu_position position = rvit_cpu_position_of(cell);
+    const rvit_cpu_position position = rvit_cpu_position_of(entry);
     rvit_taps y = {.n = 0}, x = {.n = 0};
     if (job->table != NULL) {
         y = rvit_taps_of(a->resample, a->table_height, position.height, position.y);
         x = rvit_taps_of(a->resample, a->table_width, position.width, position.x);
     }
-    const int64_t patch = rvit_cpu_clamp(cell[0], 0, a->patch_rows - 1);
+    const int64_t patch = rvit_cpu_clamp(entry[0], 0, a->patch_rows - 1);
     float values[COLUMNS];
     for (int64_t begin = 0; begin < a->dim; begin += COLUMNS) {
         const int64_t n = a->dim - begin < COLUMNS ? a->dim - begin : COLUMNS;
@@ -63,11 +63,11 @@ static void embed_rows(void *context, int64_t begin, int64_t end, int thread)
     const embed_job *job = context;
     const rvit_embed_args *a = job->args;
     for (int64_t row = begin; row < end; row++) {
-        const int32_t *cell = job->token_map + 4 * row;
-        if (cell[0] >= 0 && a->patch_rows > 0)
-            embed_patch(job, cell, row);
-        else if (cell[0] < 0 && a->n_prefix > 0)
-            memcpy(job->out + row * a->dim, job->prefix + rvit_cpu_clamp(-1 - (int64_t)cell[0], 0, a->n_prefix - 1) * a->dim,
+        const int32_t *entry = job->token_map + 4 * row;
+        if (entry[0] >= 0 && a->patch_rows > 0)
+            embed_patch(job, entry, row);
+        else if (entry[0] < 0 && a->n_prefix > 0)
+            memcpy(job->out + row * a->dim, job->prefix + rvit_cpu_clamp(-1 - (int64_t)entry[0], 0, a->n_prefix - 1) * a->dim,
                    (size_t)a->dim * sizeof(float));
         else
             memset(job->out + row * a->dim, 0, (size_t)a->dim * sizeof(float));

@@ -49,11 +49,11 @@ static void fill_token_map(const rvit_grid_layout_args *a, grid g, int64_t image
     const int64_t m = a->merge;
     for (int64_t row = begin; row < end; row++) {
         const int64_t patch = row - begin - a->n_prefix;
-        int32_t *cell = token_map + 4 * row;
-        cell[0] = (int32_t)(-1 - (row - begin));
-        cell[1] = (int32_t)image;
-        cell[2] = 0;
-        cell[3] = (int32_t)(g.height << 16 | g.width);
+        int32_t *entry = token_map + 4 * row;
+        entry[0] = (int32_t)(-1 - (row - begin));
+        entry[1] = (int32_t)image;
+        entry[2] = 0;
+        entry[3] = (int32_t)(g.height << 16 | g.width);
         if (patch < 0)
             continue;
         const int64_t inner = patch % (m * m);
@@ -61,13 +61,13 @@ static void fill_token_map(const rvit_grid_layout_args *a, grid g, int64_t image
         position_of_group(a, g, patch / (m * m), &group_y, &group_x);
         const int64_t y = group_y * m + inner / m, x = group_x * m + inner % m;
         const int64_t in_image = a->patch_merge == 1 ? y * g.width + x : (group_y * g.group_width + group_x) * m * m + inner;
-        cell[0] = (int32_t)(patch_row + in_image);
-        cell[2] = (int32_t)(y << 16 | x);
+        entry[0] = (int32_t)(patch_row + in_image);
+        entry[2] = (int32_t)(y << 16 | x);
     }
 }
 
 /* Of an image whose merge groups are begin .. end - 1 of the batch. */
-static void fill_unit_rows(const rvit_grid_layout_args *a, grid g, int64_t begin, int64_t end, int32_t *group_rows)
+static void fill_group_rows(const rvit_grid_layout_args *a, grid g, int64_t begin, int64_t end, int32_t *group_rows)
 {
     for (int64_t i = begin; i < end; i++)
         group_rows[i] = (int32_t)least(begin + group_at(a, g, (i - begin) / g.group_width, (i - begin) % g.group_width), end - 1);
@@ -108,7 +108,7 @@ void rvit_cpu_grid_layout(rvit_cpu_device *device, const rvit_grid_layout_args *
         if (token_map != NULL)
             fill_token_map(a, g, i, patch_row, row, end, token_map);
         if (group_rows != NULL)
-            fill_unit_rows(a, g, row / area, end / area, group_rows);
+            fill_group_rows(a, g, row / area, end / area, group_rows);
         if (window_cu_seqlens != NULL)
             window += fill_windows(a, g, window, row, end, window_cu_seqlens);
         row = end;

@@ -9,19 +9,19 @@ typedef struct grid_relayout_job {
     int64_t left; /* rows after the selection */
 } grid_relayout_job;
 
-static void list_units(void *context, int64_t begin, int64_t end, int thread)
+static void list_group_rows(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const grid_relayout_job *job = context;
     const rvit_grid_relayout_args *a = job->args;
-    const int64_t units = a->rows / a->group_size;
+    const int64_t groups = a->rows / a->group_size;
     for (int64_t image = begin; image < end; image++) {
         const rvit_cpu_range rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len),
                              after = rvit_cpu_image(job->out_cu_seqlens, image, a->rows, a->max_len);
         const int64_t past = (rows.begin + rows.len) / a->group_size, out_past = (after.begin + after.len) / a->group_size;
         int64_t out = after.begin / a->group_size;
-        for (int64_t unit = rows.begin / a->group_size; unit < past && out < out_past; unit++) {
-            const int64_t row = rvit_cpu_clamp(job->group_rows[unit], 0, units - 1) * a->group_size;
+        for (int64_t group = rows.begin / a->group_size; group < past && out < out_past; group++) {
+            const int64_t row = rvit_cpu_clamp(job->group_rows[group], 0, groups - 1) * a->group_size;
             if (job->keep[row])
                 job->out_group_rows[out++] = (int32_t)(rvit_cpu_rows_below(job->src_rows, job->left, row) / a->group_size);
         }
@@ -48,5 +48,5 @@ void rvit_cpu_grid_relayout(rvit_cpu_device *device, const rvit_grid_relayout_ar
     for (int64_t i = 0; window_cu_seqlens != NULL && i <= a->n_windows; i++)
         out_window_cu_seqlens[i] = (int32_t)rvit_cpu_rows_below(job.src_rows, job.left, window_cu_seqlens[i]);
     if (job.group_rows != NULL)
-        rvit_cpu_pool_run(device->pool, a->n_images, rvit_cpu_grain(device->pool, a->n_images, 1), list_units, &job);
+        rvit_cpu_pool_run(device->pool, a->n_images, rvit_cpu_grain(device->pool, a->n_images, 1), list_group_rows, &job);
 }

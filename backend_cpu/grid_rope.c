@@ -36,10 +36,10 @@ static void fill_rows(void *context, int64_t begin, int64_t end, int thread)
     const rvit_grid_rope_args *a = job->args;
     const int32_t half = a->head_dim / 2, y_at = a->order == RVIT_ROPE_YX ? 0 : half / 2, x_at = half / 2 - y_at;
     for (int64_t row = begin; row < end; row++) {
-        const int32_t *cell = job->token_map + 4 * row;
-        const rvit_cpu_position position = rvit_cpu_position_of(cell);
+        const int32_t *entry = job->token_map + 4 * row;
+        const rvit_cpu_position position = rvit_cpu_position_of(entry);
         float *out = job->out + row * a->head_dim;
-        if (cell[0] < 0) {
+        if (entry[0] < 0) {
             for (int32_t j = 0; j < a->head_dim; j++)
                 out[j] = j < half;
             continue;

@@ -37,10 +37,10 @@ typedef struct patch_order {
 
 static patch_order order_of(const rvit_pixelprune_args *a, rvit_cpu_position position)
 {
-    const int64_t m = a->merge, cells = position.width > m ? position.width / m : 1;
+    const int64_t m = a->merge, groups = position.width > m ? position.width / m : 1;
     if (a->patch_merge == 1)
         return (patch_order){position.width, m, m * position.width, a->patch_rows - (m - 1) * position.width - m};
-    return (patch_order){m, m * m, m * m * cells, a->patch_rows - m * m};
+    return (patch_order){m, m * m, m * m * groups, a->patch_rows - m * m};
 }
 
 /* Compares two groups, given by their first patch rows. */
@@ -76,13 +76,13 @@ static int64_t prediction(const pixelprune_job *job, const patch_order *order, r
     return similar(job, order, c, a) && !similar(job, order, c, b) ? b : a;
 }
 
-static int keeps(const pixelprune_job *job, const int32_t *cell)
+static int keeps(const pixelprune_job *job, const int32_t *entry)
 {
-    const rvit_cpu_position position = rvit_cpu_position_of(cell);
+    const rvit_cpu_position position = rvit_cpu_position_of(entry);
     const patch_order order = order_of(job->args, position);
     if (order.most < 0)
         return 1;
-    const int64_t own = rvit_cpu_clamp(cell[0], 0, order.most), source = prediction(job, &order, position, own);
+    const int64_t own = rvit_cpu_clamp(entry[0], 0, order.most), source = prediction(job, &order, position, own);
     const int is_first = position.x < job->args->merge && position.y < job->args->merge;
     const int kept = is_first || !similar(job, &order, own, source);
     if (job->sources != NULL)

@@ -116,7 +116,7 @@ static void score_images(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Gives each row of a unit the mean of the unit's scores. */
+/* Gives each row of a group the mean of the group's scores. */
 static void share_scores(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
@@ -124,9 +124,9 @@ static void share_scores(void *context, int64_t begin, int64_t end, int thread)
     const rvit_select_args *a = job->args;
     for (int64_t image = begin; image < end; image++) {
         const rvit_cpu_range rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len);
-        for (int64_t unit = 0; unit < rows.len; unit += a->group_size) {
-            const int64_t n = rows.len - unit < a->group_size ? rows.len - unit : a->group_size;
-            float *scores = job->scores + rows.begin + unit, sum = scores[0];
+        for (int64_t group = 0; group < rows.len; group += a->group_size) {
+            const int64_t n = rows.len - group < a->group_size ? rows.len - group : a->group_size;
+            float *scores = job->scores + rows.begin + group, sum = scores[0];
             for (int64_t i = 1; i < n; i++)
                 sum = sum + scores[i];
             const float mean = sum * (1.0f / (float)a->group_size);

@@ -15,7 +15,7 @@ TABLE, PAGE = ROOT / "core/plan/arrays.def", ROOT / "docs/memory.md"
 # Expressions of the table, in the order in which they are replaced.
 SIZES = [
     (r"\(int64_t\)", ""), (r"rows_or_images\(p\)", "max(R, B)"), (r"last_rows\(p\)", "R_last"),
-    (r"pooled_rows\(p, m\)", "P"), (r"\brows\(p\)", "R"), (r"units\(p, m\)", "G"), (r"layout\(p\)", "(B + 1)"), (r"pixels\(p, m\)", "input values"),
+    (r"pooled_rows\(p, m\)", "P"), (r"\brows\(p\)", "R"), (r"merge_groups\(p, m\)", "G"), (r"layout\(p\)", "(B + 1)"), (r"pixels\(p, m\)", "input values"),
     (r"image_bytes\(p\)", "input_bytes rounded up to 16"), (r"widest\(m\)", "W"), (r"embeds_twice\(p, m\) \? R : p->segments\[1\]\.rows", "R or R_1"),
     (r"scores_by\(p, RVIT_PROBS_MAP\) \? R : R_last", "R or R_last"), (r"p->segments\[rvit_stage_of_\w+\(.*?\) \+ 1\]\.rows", "R of that block"),
     (r"p->segments\[0\]\.max_len", "L"), (r"before->rows / \(m->info\.merge \* m->info\.merge\)", "merge groups before"),
@@ -37,7 +37,7 @@ CONDITIONS = [
     (r"!m->device->reads_mapped", "not on the CPU"), (r"p->desc\.input_memory != RVIT_INPUT_RUN", "not RUN"), (r"p->desc\.input_memory == RVIT_INPUT_(\w+)", r"\1"),
     (r"!p->desc\.fixed_batch", "no fixed_batch"), (r"p->desc\.(\w+)\.buffer == NULL", r"no desc.\1"), (r"p->desc\.(\w+)\.buffer != NULL", r"desc.\1"),
     (r"p->desc\.trace == RVIT_TRACE_INPUTS", "trace of inputs"), (r"p->desc\.trace", "trace"), (r"p->schedule\.given", "trace of given sets"), (r"!scores\(p\)", "no scores"),
-    (r"\bscores\(p\)", "the policy scores"), (r"ranks\(p\)", "a fixed number is kept"), (r"scores_places\(p\)", "`random`"), (r"masks\(p\)", "`mask`"),
+    (r"\bscores\(p\)", "the policy scores"), (r"ranks\(p\)", "a fixed number is kept"), (r"scores_positions\(p\)", "`random`"), (r"masks\(p\)", "`mask`"),
     (r"\|\|", "or"), (r"&&", "and"), (r"^1$", "always"),
 ]
 BYTES = {"BYTE": "1", "INT32": "4", "F32": "4", "DTYPE": "e", "X_DTYPE": "4"}

@@ -434,7 +434,7 @@ static rvit_status prepare_grid_layout(rvit_op *op)
     if (a->window == 0 && a->group_cu_seqlens.buffer == NULL && a->group_rows.buffer == NULL)
         return RVIT_OK;
     if (a->n_prefix > 0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "grid_layout: %s, but n_prefix is %d: rows of prefix tokens belong to no unit",
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "grid_layout: %s, but n_prefix is %d: prefix tokens do not belong to a merge group",
                          a->window > 0 ? "window is above 0" : "group_cu_seqlens or group_rows is given", (int)a->n_prefix);
     const int32_t area = a->merge * a->merge;
     a->max_len -= a->max_len % area;
@@ -483,7 +483,8 @@ static rvit_status prepare_pixelprune(rvit_op *op)
     RVIT_TRY(check_range(op, "patch_merge", a->patch_merge, 0, 1));
     if (a->group_rows.buffer != NULL && a->n_prefix > 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT,
-                         "pixelprune: group_rows is given, but n_prefix is %d: rows of prefix tokens belong to no unit", (int)a->n_prefix);
+                         "pixelprune: group_rows is given, but n_prefix is %d: prefix tokens do not belong to a merge group",
+                         (int)a->n_prefix);
     if (a->patch_rows == 0)
         a->patch_rows = a->rows;
     if (a->channels == 0)

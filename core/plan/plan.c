@@ -67,7 +67,7 @@ static int ranks(const rvit_session_plan *p)
     return keeps_fixed_number(&p->schedule);
 }
 
-static int scores_places(const rvit_session_plan *p)
+static int scores_positions(const rvit_session_plan *p)
 {
     return ranks(p) && p->schedule.policy->score == RVIT_SCORE_POSITION;
 }
@@ -90,7 +90,7 @@ static int64_t rows_or_images(const rvit_session_plan *p)
 }
 
 /* The number of merge groups. */
-static int64_t units(const rvit_session_plan *p, const rvit_model *m)
+static int64_t merge_groups(const rvit_session_plan *p, const rvit_model *m)
 {
     return m->info.merge == 0 ? 0 : rows(p) / (m->info.merge * m->info.merge);
 }
@@ -297,14 +297,14 @@ static rvit_status plan_segments(const rvit_model *m, rvit_session_plan *p)
 }
 
 /* What the policy's score is made from. */
-static void plan_score(const rvit_model *m, const rvit_policy *policy, int32_t unit, rvit_select_args *args)
+static void plan_score(const rvit_model *m, const rvit_policy *policy, int32_t group_size, rvit_select_args *args)
 {
     args->score = policy->score;
     args->dtype = m->x_dtype;
     args->dim = m->info.dim;
     args->n_heads = m->info.n_heads;
     if (policy->score == RVIT_SCORE_L2 || policy->score == RVIT_SCORE_CLS_ATTENTION)
-        args->group_size = unit;
+        args->group_size = group_size;
     if (policy->score == RVIT_SCORE_CLS_NORM && policy->site == RVIT_SITE_AFTER_ATTENTION) {
         args->dtype = m->dtype;
         args->x_stride = 3 * (int64_t)m->info.dim;
@@ -469,10 +469,10 @@ static void plan_windows(const rvit_model *model, rvit_session_plan *plan)
     const int64_t window = model->merge.window, side = model->merge.side, area = side * side;
     if (window == 0)
         return;
-    /* An image of n units has (n + window - 1) / window windows at most: it is thin then. No batch has more windows than units. */
-    const int64_t units = plan->segments[0].rows / area, most = (units + (window - 1) * plan->desc.max_images) / window;
+    /* An image of n merge groups has most windows, (n + window - 1) / window, if it is one line of groups. */
+    const int64_t groups = plan->segments[0].rows / area, most = (groups + (window - 1) * plan->desc.max_images) / window;
     const int64_t len = window * window * area, longest = plan->segments[0].max_len;
-    plan->max_windows = (int32_t)(most < units ? most : units);
+    plan->max_windows = (int32_t)(most < groups ? most : groups);
     plan->window_len = (int32_t)(len < longest ? len : longest);
 }
 
@@ -521,7 +521,7 @@ rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session
         RVIT_TRY(rvit_variable_check_policy(desc->prune, &schedule));
         schedule.n_patches = 0; /* each image has its own */
     }
-    RVIT_TRY(rvit_variable_check_units(model, &schedule));
+    RVIT_TRY(rvit_variable_check_groups(model, &schedule));
     if (model->info.merge > 0)
         schedule.group_size = model->info.merge * model->info.merge;
     schedule.windowed = model->info.window > 0;

@@ -61,7 +61,7 @@ rvit_status rvit_variable_check(const rvit_model *model, const rvit_session_desc
     return check_table(model);
 }
 
-rvit_status rvit_variable_check_units(const rvit_model *model, const rvit_prune_schedule *schedule)
+rvit_status rvit_variable_check_groups(const rvit_model *model, const rvit_prune_schedule *schedule)
 {
     const rvit_policy *policy = schedule->policy;
     const int32_t side = model->info.merge, is_l2 = policy->score == RVIT_SCORE_L2 && schedule->select == RVIT_SELECT_TOP_K;

@@ -22,8 +22,8 @@ typedef struct followed {
     int32_t begin, n, left, area; /* left: rows after the stage; area: rows of a merge group, or 0 */
     const uint8_t *keep;
     const int32_t *next_rows;  /* NULL: nothing is merged */
-    const int32_t *group_rows; /* NULL: rows are in the order of the results; otherwise in the order of the windows */
-    int32_t *given;            /* with both: from a row in the order of the windows to its row in the order of the results */
+    const int32_t *group_rows; /* NULL: rows are in raster order; otherwise in the order of the windows */
+    int32_t *raster_rows;      /* with both: the row in raster order of each row in the order of the windows */
 } followed;
 
 /* Values from the device are not trusted: a row outside the image becomes -1. */
@@ -43,11 +43,12 @@ static void follow_kept(const followed *f, int32_t row, int32_t at, int32_t afte
         next = row_of_image(f, f->next_rows[f->begin + next]);
         if (next < 0)
             return;
-        call(context, f->given == NULL ? next : f->given[next], after, 0);
+        call(context, f->raster_rows == NULL ? next : f->raster_rows[next], after, 0);
     }
 }
 
-static int32_t place_of(const followed *f, int32_t row)
+/* -1: the device gave a row outside the image. */
+static int32_t window_row(const followed *f, int32_t row)
 {
     return f->group_rows == NULL ? row : row_of_image(f, (int64_t)f->group_rows[(f->begin + row) / f->area] * f->area + row % f->area);
 }
@@ -61,16 +62,16 @@ static void follow(const rvit_session *s, int32_t index, int32_t image, follow_f
     f.keep = (const uint8_t *)rvit_session_host(s, stage->keep) + f.begin;
     f.next_rows = rvit_session_host(s, stage->next_rows);
     f.group_rows = rvit_session_host(s, index == 0 ? s->plan->first_group_rows : stage[-1].group_rows);
-    f.given = rvit_session_host(s, s->plan->given_rows);
+    f.raster_rows = rvit_session_host(s, s->plan->raster_rows);
     int32_t after = 0;
-    for (int32_t row = 0; f.given != NULL && row < f.n; row++)
-        f.given[row] = row;
-    for (int32_t row = 0; f.given != NULL && row < f.n; row++)
-        if (place_of(&f, row) >= 0)
-            f.given[place_of(&f, row)] = row;
+    for (int32_t row = 0; f.raster_rows != NULL && row < f.n; row++)
+        f.raster_rows[row] = row;
+    for (int32_t row = 0; f.raster_rows != NULL && row < f.n; row++)
+        if (window_row(&f, row) >= 0)
+            f.raster_rows[window_row(&f, row)] = row;
     if (f.next_rows == NULL || f.area > 0) {
         for (int32_t row = 0; row < f.n; row++) {
-            const int32_t at = place_of(&f, row);
+            const int32_t at = window_row(&f, row);
             if (at >= 0 && f.keep[at])
                 follow_kept(&f, row, at, after++, call, context);
         }
@@ -182,7 +183,7 @@ rvit_status rvit_session_feature_grid(const rvit_session *session, int32_t image
     const int32_t begin = rvit_session_cu_seqlens(session, session->plan->schedule.n_stages - 1)[image];
     const float *features = (const float *)rvit_session_host(session, session->plan->features) + (int64_t)begin * info->dim;
     for (int32_t t = info->n_prefix; t < tokens; t++) {
-        float *out = out_grid + (int64_t)rvit_variable_place(session, image, t - info->n_prefix) * info->dim;
+        float *out = out_grid + (int64_t)rvit_variable_raster_index(session, image, t - info->n_prefix) * info->dim;
         if (row[t] >= 0)
             memcpy(out, features + (int64_t)row[t] * info->dim, (size_t)info->dim * sizeof *out);
         for (int32_t d = 0; d < info->dim && row[t] < 0; d++)

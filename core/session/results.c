@@ -16,11 +16,11 @@ static rvit_status check_layout(const rvit_session *s, int32_t stage)
 {
     const rvit_segment *left = &s->plan->segments[stage + 1];
     const int32_t *before = rvit_session_cu_seqlens(s, stage - 1), *cu = rvit_session_cu_seqlens(s, stage),
-                  unit = s->plan->schedule.group_size;
+                  group_size = s->plan->schedule.group_size;
     for (int32_t i = 0; i < s->n_images; i++) {
         const int64_t len = (int64_t)cu[i + 1] - cu[i], len_before = before[i + 1] - before[i];
         const int32_t most = len_before < left->max_len ? (int32_t)len_before : left->max_len;
-        if (cu[0] != 0 || len < 0 || len > most || len % unit != 0 || cu[i + 1] > left->rows)
+        if (cu[0] != 0 || len < 0 || len > most || len % group_size != 0 || cu[i + 1] > left->rows)
             return rvit_fail(RVIT_INTERNAL,
                              "prune stage %d leaves image %d rows %d to %d, where it has room for %d and the batch for %lld: the device "
                              "has computed wrongly, and the run has no results",

@@ -59,14 +59,14 @@ int32_t rvit_variable_patches(const rvit_session *s, int32_t n_images)
     return cu[n_images] - n_images * s->model->info.n_prefix;
 }
 
-int32_t rvit_variable_place(const rvit_session *s, int32_t image, int32_t patch)
+int32_t rvit_variable_raster_index(const rvit_session *s, int32_t image, int32_t patch)
 {
     const int32_t side = s->model->info.merge;
     if (side == 0)
         return patch;
     const int32_t *grids = rvit_session_host(s, s->plan->grids);
-    const int32_t width = grids[2 * image + 1], unit = patch / (side * side), inner = patch % (side * side), across = width / side;
-    return (unit / across * side + inner / side) * width + unit % across * side + inner % side;
+    const int32_t width = grids[2 * image + 1], group = patch / (side * side), inner = patch % (side * side), across = width / side;
+    return (group / across * side + inner / side) * width + group % across * side + inner % side;
 }
 
 void rvit_variable_hand_over(rvit_session *s, const rvit_run_args *args)

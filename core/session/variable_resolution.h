@@ -12,6 +12,6 @@ void rvit_variable_hand_over(rvit_session *session, const rvit_run_args *args);
 int32_t rvit_variable_patches(const rvit_session *session, int32_t n_images);
 
 /* The position of a patch of the last run in its image, in raster order. */
-int32_t rvit_variable_place(const rvit_session *session, int32_t image, int32_t patch);
+int32_t rvit_variable_raster_index(const rvit_session *session, int32_t image, int32_t patch);
 
 #endif
