@@ -15,7 +15,7 @@ TABLE, PAGE = ROOT / "core/plan/arrays.def", ROOT / "docs/memory.md"
 # Expressions of the table, in the order in which they are replaced.
 SIZES = [
     (r"\(int64_t\)", ""), (r"rows_or_images\(p\)", "max(R, B)"), (r"last_rows\(p\)", "R_last"),
-    (r"pooled_rows\(p, m\)", "P"), (r"\brows\(p\)", "R"), (r"merge_groups\(p, m\)", "G"), (r"layout\(p\)", "(B + 1)"), (r"pixels\(p, m\)", "input values"),
+    (r"pooled_rows\(p, m\)", "P"), (r"\brows\(p\)", "R"), (r"merge_groups\(p, m\)", "G"), (r"layout\(p\)", "(B + 1)"), (r"input_values\(p, m\)", "input values"),
     (r"image_bytes\(p\)", "input_bytes rounded up to 16"), (r"widest\(m\)", "W"), (r"embeds_twice\(p, m\) \? R : p->segments\[1\]\.rows", "R or R_1"),
     (r"scores_by\(p, RVIT_PROBS_MAP\) \? R : R_last", "R or R_last"), (r"p->segments\[rvit_stage_of_\w+\(.*?\) \+ 1\]\.rows", "R of that block"),
     (r"p->segments\[0\]\.max_len", "L"), (r"before->rows / \(m->info\.merge \* m->info\.merge\)", "merge groups before"),
@@ -25,11 +25,11 @@ SIZES = [
     (r"m->info\.dim", "D"), (r"m->info\.n_heads", "H"), (r"m->info\.", ""), (r"\(\(?R or R_(1|last)\)?\)", r"(R or R_\1)"),
 ]
 CONDITIONS = [
-    (r"gives\(p, RVIT_OUTPUT_(\w+)\)", r"output \1"), (r"scores_by\(p, RVIT_PROBS_CLS\)", "scores by CLS attention"),
+    (r"outputs\(p, RVIT_OUTPUT_(\w+)\)", r"output \1"), (r"scores_by\(p, RVIT_PROBS_CLS\)", "scores by CLS attention"),
     (r"scores_by\(p, RVIT_PROBS_RECEIVED\)", "scores by received attention"), (r"scores_by\(p, RVIT_PROBS_MAP\)", "`map-probe`"),
     (r"rvit_model_quantizes\(m\)", "quantized model"), (r"rvit_model_has_static_scales\(m\)", "quantized model with input scales in the checkpoint"),
     (r"rvit_model_rotates\(m\)", "rotary positions"), (r"finds_anchors\(p\)", "`hiprune` with alpha above 0"), (r"!merges\(p\)", "not `tome`"),
-    (r"merges\(p\)", "`tome`"), (r"turns\(p, m\)", "variable resolution with rotary positions"), (r"!p->desc\.variable_resolution", "fixed resolution"),
+    (r"merges\(p\)", "`tome`"), (r"has_rope_table\(p, m\)", "variable resolution with rotary positions"), (r"!p->desc\.variable_resolution", "fixed resolution"),
     (r"p->desc\.variable_resolution", "variable resolution"), (r"m->info\.merge > 0", "the model merges patches"), (r"m->info\.window > 0", "attention windows"),
     (r"!prunes\(p\)", "no pruning"), (r"embeds_twice\(p, m\)", "a norm of the embedding, or variable resolution"), (r"prunes\(p\)", "pruning"),
     (r"reads_pixels\(p\)", "`pixelprune`"), (r"p->schedule\.tau > 0\.0", "tau above 0"), (r"pools\(p, m\)", "a head or pooled output with another pooling than CLS"),

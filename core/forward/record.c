@@ -406,7 +406,7 @@ rvit_status rvit_forward_record(rvit_session *session)
     f.normed = view(&f, plan->normed);
     f.wide = view(&f, plan->wide);
     f.hidden = at(f.wide, plan->segments[0].rows * rvit_model_hidden_begin(model) * rvit_dtype_size(model->dtype));
-    f.quantized = view(&f, plan->bytes);
+    f.quantized = view(&f, plan->quantized);
     f.hidden_quantized = at(f.quantized, plan->segments[0].rows * model->info.dim);
     f.scales = view(&f, plan->scales);
     f.saturated = view(&f, plan->saturated);

@@ -25,7 +25,7 @@ int32_t rvit_stage_of_attention(const rvit_prune_schedule *schedule, int32_t blo
     return stage - (stage >= 0 && schedule->policy->site == RVIT_SITE_AFTER_ATTENTION && schedule->blocks[stage] == block);
 }
 
-/* What the rows of arrays.def call. */
+/* Functions for the expressions of arrays.def. */
 
 static int prunes(const rvit_session_plan *p)
 {
@@ -77,7 +77,7 @@ static int finds_anchors(const rvit_session_plan *p)
     return p->schedule.object_block >= 0;
 }
 
-/* Of the unpruned batch; last_rows: of what the last stage leaves. */
+/* Rows of the unpruned batch; last_rows: after the last stage. */
 static int64_t rows(const rvit_session_plan *p)
 {
     return p->segments[0].rows;
@@ -89,7 +89,6 @@ static int64_t rows_or_images(const rvit_session_plan *p)
     return rows(p) > p->desc.max_images ? rows(p) : p->desc.max_images;
 }
 
-/* The number of merge groups. */
 static int64_t merge_groups(const rvit_session_plan *p, const rvit_model *m)
 {
     return m->info.merge == 0 ? 0 : rows(p) / (m->info.merge * m->info.merge);
@@ -100,32 +99,32 @@ static int64_t last_rows(const rvit_session_plan *p)
     return p->segments[p->schedule.n_stages].rows;
 }
 
-/* Of cu_seqlens. */
+/* Elements of cu_seqlens. */
 static int64_t layout(const rvit_session_plan *p)
 {
     return (int64_t)p->desc.max_images + 1;
 }
 
-/* Whether the embedding goes through the other array. */
+/* Whether the embedding is computed in two steps, the first one to other_x. */
 static int embeds_twice(const rvit_session_plan *p, const rvit_model *m)
 {
     return m->info.norm_pre || m->identity_weight.buffer != NULL || p->desc.variable_resolution;
 }
 
-/* Whether each row of the batch has a line in the table of rotary positions. */
-static int turns(const rvit_session_plan *p, const rvit_model *m)
+/* Whether each row of the batch has its own row in a table of rotary positions. */
+static int has_rope_table(const rvit_session_plan *p, const rvit_model *m)
 {
     return p->desc.variable_resolution && rvit_model_rotates(m);
 }
 
-static int gives(const rvit_session_plan *p, rvit_output output)
+static int outputs(const rvit_session_plan *p, rvit_output output)
 {
     return (p->desc.outputs & (int32_t)output) != 0;
 }
 
 static int pools(const rvit_session_plan *p, const rvit_model *m)
 {
-    return (m->info.n_classes > 0 || gives(p, RVIT_OUTPUT_POOLED)) && m->info.pooling != RVIT_POOLING_CLS;
+    return (m->info.n_classes > 0 || outputs(p, RVIT_OUTPUT_POOLED)) && m->info.pooling != RVIT_POOLING_CLS;
 }
 
 static int64_t pooled_rows(const rvit_session_plan *p, const rvit_model *m)
@@ -133,8 +132,8 @@ static int64_t pooled_rows(const rvit_session_plan *p, const rvit_model *m)
     return (int64_t)p->desc.max_images * (m->info.pooling == RVIT_POOLING_CLS_MEAN ? 2 : 1);
 }
 
-/* Of what a run is given. */
-static int64_t pixels(const rvit_session_plan *p, const rvit_model *m)
+/* Values of the input of a run. */
+static int64_t input_values(const rvit_session_plan *p, const rvit_model *m)
 {
     if (p->desc.variable_resolution)
         return p->segments[0].rows * rvit_model_row_values(m);
@@ -159,8 +158,8 @@ static int64_t larger(int64_t a, int64_t b)
 static int64_t widest(const rvit_model *m)
 {
     const int64_t patch = rvit_model_patch_split(m) * (int64_t)rvit_model_row_width(m), qkv = rvit_model_qkv_width(m);
-    /* A norm's rows lie behind those it normalises. */
-    const int late_gate = rvit_model_quantizes(m) && m->info.gated; /* applied where the rows become bytes */
+    const int late_gate = rvit_model_quantizes(m) && m->info.gated; /* applied during quantization */
+    /* A norm and a late gate write their rows after those that they read. */
     const int64_t own = (m->mlp_norm || late_gate ? 2 : 1) * (int64_t)m->mlp_width;
     return larger(larger(patch, qkv), larger(m->map.mlp_width, rvit_model_hidden_begin(m) + own));
 }
@@ -202,12 +201,12 @@ static void place_arrays(const rvit_model *m, rvit_session_plan *p)
     p->tables_upload = take(p, RVIT_ARENA_UPLOAD, p->sizes[RVIT_ARENA_TABLES]);
     p->results = take(p, RVIT_ARENA_DEVICE, p->sizes[RVIT_ARENA_RESULTS]);
     p->results_readback = take(p, RVIT_ARENA_READBACK, p->sizes[RVIT_ARENA_RESULTS]);
-    /* A session without head, outputs and stages reads nothing back, but a buffer has a byte at least. */
+    /* A session without head, outputs and stages reads nothing back, but a buffer cannot be empty. */
     if (p->sizes[RVIT_ARENA_READBACK] == 0)
         p->sizes[RVIT_ARENA_READBACK] = 1;
 }
 
-/* How many tokens a stage leaves an image that has `len`, at most and whatever its scores are; *exact is cleared if it may leave fewer. */
+/* The most tokens that a stage can leave of an image with `len` tokens. Clears *exact if it may leave fewer. */
 static int32_t tokens_left(const rvit_prune_schedule *schedule, const int32_t *counts, int32_t n_prefix, int32_t len, int32_t *exact)
 {
     const rvit_policy *policy = schedule->policy;
@@ -232,9 +231,8 @@ static int32_t tokens_left(const rvit_prune_schedule *schedule, const int32_t *c
     return len;
 }
 
-/* How many rows a stage leaves at most, and in *out_len how many tokens of an image, where images have lengths of their own. With f(n) what
-   is left of n tokens, the rows are the sum of f over the images: below slope times the tokens, plus for each image what f is above that.
- */
+/* With variable resolution: the most rows that a stage can leave of a batch; *out_len: the most tokens of an image. With f(n) tokens left
+   of n, f(n) <= (slope * n + above) / longest for each image; the sum over the images bounds the rows. */
 static int64_t rows_left(const rvit_prune_schedule *schedule, const int32_t *counts, int32_t n_prefix, int64_t n_images,
                          const rvit_segment *before, int32_t *out_len)
 {
@@ -252,8 +250,8 @@ static int64_t rows_left(const rvit_prune_schedule *schedule, const int32_t *cou
     return rows < by_images ? rows : by_images;
 }
 
-/* With a fixed batch the host knows how many rows there are, as long as stages are exact; and where they are nearly as many as there can
-   be, a dense product over all of them pays. */
+/* With a fixed batch the host knows the number of rows if all stages so far are exact. After stages that keep the k best, the rows nearly
+   fill the capacity, so one dense GEMM over all rows is faster. */
 static rvit_segment segment_of(const rvit_session_plan *p, int32_t index, int32_t len, int64_t most_rows, int32_t exact)
 {
     rvit_segment segment = {.max_len = len, .rows = most_rows, .reads_live = 1, .padding_rows = 1};
@@ -266,13 +264,13 @@ static rvit_segment segment_of(const rvit_session_plan *p, int32_t index, int32_
     return segment;
 }
 
-/* Tokens of an image before the first stage, at most. */
+/* The most tokens of an unpruned image. */
 static int32_t unpruned_len(const rvit_model *m, const rvit_session_desc *desc)
 {
     return desc->variable_resolution ? desc->max_len : m->info.tokens;
 }
 
-/* Capacities follow from the schedule alone. */
+/* Computes the capacities after each stage, which depend only on the schedule. */
 static rvit_status plan_segments(const rvit_model *m, rvit_session_plan *p)
 {
     const int32_t longest = unpruned_len(m, &p->desc);
@@ -296,7 +294,7 @@ static rvit_status plan_segments(const rvit_model *m, rvit_session_plan *p)
     return RVIT_OK;
 }
 
-/* What the policy's score is made from. */
+/* The inputs of the policy's score. */
 static void plan_score(const rvit_model *m, const rvit_policy *policy, int32_t group_size, rvit_select_args *args)
 {
     args->score = policy->score;
@@ -315,7 +313,7 @@ static void plan_score(const rvit_model *m, const rvit_policy *policy, int32_t g
     }
 }
 
-/* At least one patch stays where the head reads no CLS row. */
+/* At least one patch must remain if the head reads more than the CLS row. */
 static int32_t fewest(const rvit_model *m, const rvit_prune_schedule *schedule)
 {
     const int reads_patches = !rvit_has_cls(&m->info) || m->info.pooling != RVIT_POOLING_CLS;
@@ -358,7 +356,7 @@ static rvit_status check_predictors(const rvit_model *model, const rvit_prune_sc
                      rvit_policy_name(schedule->policy), (int)schedule->n_stages, (int)model->files.n_predictors, model->missing_predictor);
 }
 
-/* The attention that patches are scored by must be there. */
+/* The model must have the attention that patches are scored by. */
 static rvit_status check_probs(const rvit_model *model, const rvit_prune_schedule *schedule)
 {
     const rvit_policy *policy = schedule->policy;
@@ -374,7 +372,7 @@ static rvit_status check_probs(const rvit_model *model, const rvit_prune_schedul
     return RVIT_OK;
 }
 
-/* From 0, of one that may be counted from the end. */
+/* The index from 0 of a block that may be counted from the end. */
 static int32_t block_of(const rvit_model *m, int32_t block)
 {
     return block < 0 ? block + m->info.depth : block;
@@ -395,7 +393,7 @@ rvit_status rvit_session_recipe(const rvit_model *model, const rvit_session_desc
     return RVIT_OK;
 }
 
-/* How far values may be apart, in the units of normalised pixels, where 8 bits may round by as much as 2^-10 of a step. */
+/* Sets the limits: tau in the units of normalised pixels, times 1 + 2^-10 because normalised 8-bit values are rounded. */
 static rvit_status plan_limits(const rvit_model *m, const rvit_session_plan *p, rvit_pixelprune_args *args)
 {
     const int32_t most_channels = sizeof args->limits / sizeof *args->limits;
@@ -413,7 +411,7 @@ static rvit_status plan_limits(const rvit_model *m, const rvit_session_plan *p, 
         if (!(of_channel > 0.0f))
             return rvit_fail(RVIT_UNSUPPORTED,
                              "prune desc: tau is %g, but no file beside the model has the std of its pixels, which tau "
-                             "needs: give 0, or images and a recipe",
+                             "needs: set tau to 0, or use images and a recipe",
                              tau);
         args->limits[c] = (float)(tau * (1.0 + 1.0 / 1024.0) / (double)of_channel);
     }
@@ -428,7 +426,7 @@ static rvit_status plan_pixelprune(const rvit_model *m, rvit_session_plan *p)
     args.max_len = p->segments[0].max_len;
     args.rows = p->segments[0].rows;
     args.columns = takes_images(p) ? rvit_model_patch_values(m) : rvit_model_row_values(m);
-    args.interleaved = !takes_images(p) && m->info.merge == 0; /* rows of models that merge are channel after channel */
+    args.interleaved = !takes_images(p) && m->info.merge == 0; /* in rows of models that merge, the channels are separate */
     args.merge = m->info.merge;
     args.patch_merge = takes_images(p);
     RVIT_TRY(plan_limits(m, p, &args));
@@ -436,7 +434,7 @@ static rvit_status plan_pixelprune(const rvit_model *m, rvit_session_plan *p)
     return RVIT_OK;
 }
 
-/* What decides how large an array is, and may be lowered. */
+/* The message names the capacity that determines the array's size, and a value that fits. */
 static rvit_status too_large(const rvit_model *m, const rvit_session_plan *p, const char *name, const rvit_session_array *array)
 {
     const int is_images = array == &p->staged_images || array == &p->device_images;
@@ -449,7 +447,7 @@ static rvit_status too_large(const rvit_model *m, const rvit_session_plan *p, co
                      (long long)(m->device->max_array / ((array->size + value - 1) / value)));
 }
 
-/* The largest of the arrays that ops use whole; what is only copied, and what holds several arrays, may have any size. */
+/* Checks the largest array that a single op uses. Arrays that are only copied, or hold several arrays, may have any size. */
 static rvit_status check_arrays(const rvit_model *m, const rvit_session_plan *p)
 {
     static const rvit_session_array none;
@@ -463,7 +461,7 @@ static rvit_status check_arrays(const rvit_model *m, const rvit_session_plan *p)
     return m->device->max_array > 0 && largest->size > m->device->max_array ? too_large(m, p, its_name, largest) : RVIT_OK;
 }
 
-/* Capacities of windows of attention; the segments are there. */
+/* Sets the capacities of attention windows. The segments must be set. */
 static void plan_windows(const rvit_model *model, rvit_session_plan *plan)
 {
     const int64_t window = model->merge.window, side = model->merge.side, area = side * side;
@@ -476,7 +474,7 @@ static void plan_windows(const rvit_model *model, rvit_session_plan *plan)
     plan->window_len = (int32_t)(len < longest ? len : longest);
 }
 
-/* p is zeroed. */
+/* p must be zeroed. */
 static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, const rvit_prune_schedule *schedule, rvit_session_plan *p)
 {
     p->desc = *desc;
@@ -498,14 +496,14 @@ static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, cons
     return check_arrays(m, p);
 }
 
-/* Whether each stage can decide of the rows that given sets leave. */
+/* RVIT_TRACE_GIVEN: each stage must be able to decide about the rows that the given masks leave. */
 static rvit_status check_given(const rvit_prune_schedule *schedule)
 {
     const rvit_policy *policy = schedule->policy;
     if (schedule->n_stages == 0)
         return rvit_fail(RVIT_UNSUPPORTED, "session desc: trace is 2, but the session does not prune");
     if (policy->merges || policy->fuses || schedule->select == RVIT_SELECT_MASK)
-        return rvit_fail(RVIT_UNSUPPORTED, "session desc: trace is 2, but the stages of %s cannot decide of given rows",
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: trace is 2, but the stages of %s cannot decide about given rows",
                          rvit_policy_name(policy));
     return RVIT_OK;
 }

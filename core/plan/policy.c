@@ -1,4 +1,4 @@
-/* The policies, their parameters, and how they count. */
+/* The policies, their parameters, and the number of rows that they keep. */
 #include "core/plan/policy.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #define INFO(type_, source_, summary_) \
     .info.struct_size = sizeof(rvit_prune_info), .info.type = RVIT_PRUNE_##type_, .info.source = source_, .info.summary = summary_
 #define PARAMETERS(parameters_) .info.parameters = parameters_
-/* Below 0: none. */
+/* Below 0: the policy has no such parameter. */
 #define DEFAULTS(keep_, threshold_, mass_) ALL_DEFAULTS(keep_, threshold_, mass_, -1.0, -1.0, -1.0)
 #define ALL_DEFAULTS(keep_, threshold_, mass_, alpha_, object_part_, tau_)                                                      \
     .info.default_keep = keep_, .info.default_threshold = threshold_, .info.default_mass = mass_, .info.default_alpha = alpha_, \
@@ -35,7 +35,7 @@ static const rvit_policy policies[] = {
      .score = RVIT_SCORE_L2},
     {INFO(EVIT, "arXiv 2202.07800", "the tokens the CLS token attends to most"), INSIDE_BLOCK,
      PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(0.7, -1.0, -1.0), THREE_TIMES, BEST(CLS_ATTENTION, CEIL)},
-    {INFO(EVIT_FUSED, "arXiv 2202.07800", "the same, the dropped tokens fused into one"), INSIDE_BLOCK,
+    {INFO(EVIT_FUSED, "arXiv 2202.07800", "the same, with the dropped tokens fused into one"), INSIDE_BLOCK,
      PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(0.7, -1.0, -1.0), THREE_TIMES, BEST(CLS_ATTENTION, CEIL), .fuses = 1},
     {INFO(EVIT_PAPER, PAPER, "the tokens the CLS token attends to most, once"), AFTER_BLOCK,
      PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(0.5, -1.0, -1.0), ONCE, BEST(CLS_ATTENTION, FLOOR)},
@@ -52,7 +52,7 @@ static const rvit_policy policies[] = {
      .score = RVIT_SCORE_CLS_NORM, .count = RVIT_POLICY_FLOOR},
     {INFO(TOME, "arXiv 2210.09461", "merges the pairs of tokens with the most similar keys"), INSIDE_BLOCK,
      PARAMETERS(RVIT_PRUNE_MERGES | RVIT_PRUNE_BLOCKS), DEFAULTS(-1.0, -1.0, -1.0), .info.default_merges = 8, BLOCKS(-1, 0), .merges = 1},
-    {INFO(RANDOM, "this library", "tokens at random places, the same for every image"), AFTER_BLOCK,
+    {INFO(RANDOM, "this library", "tokens at random positions, the same for every image"), AFTER_BLOCK,
      PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_SEED | RVIT_PRUNE_BLOCKS), DEFAULTS(0.5, -1.0, -1.0), ONCE, BEST(POSITION, FLOOR)},
     {INFO(MASK, "the caller", "a keep mask given with each run"), AFTER_BLOCK, PARAMETERS(RVIT_PRUNE_BLOCKS), DEFAULTS(-1.0, -1.0, -1.0),
      ONCE, .select = RVIT_SELECT_MASK},
@@ -60,7 +60,7 @@ static const rvit_policy policies[] = {
      PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(0.5, -1.0, -1.0), ONCE, BEST(CLS_ATTENTION, FLOOR),
      .probs = RVIT_PROBS_RECEIVED},
     {INFO(FASTERVLM, "arXiv 2412.01818",
-          "the tokens the CLS token attends to most in the last block but one; for what reads its output, saves nothing before"),
+          "the tokens the CLS token attends to most in the last block but one; for consumers of that block's output, no faster before it"),
      AFTER_BLOCK, PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(0.5, -1.0, -1.0), FROM_THE_END(2), BEST(CLS_ATTENTION, FLOOR)},
     {INFO(MAP_PROBE, "this library",
           "the tokens the query of attention pooling attends to most; exact after the last block, an experiment after earlier ones"),
@@ -68,12 +68,12 @@ static const rvit_policy policies[] = {
      .probs = RVIT_PROBS_MAP},
     {INFO(HIPRUNE, "arXiv 2508.00553",
           "the tokens all tokens attend to most in the last block but one, and before them some that they attend to most in a "
-          "middle block, with their neighbours; for what reads its output, saves nothing before"),
+          "middle block, with their neighbours; for consumers of that block's output, no faster before it"),
      AFTER_BLOCK, PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS | RVIT_PRUNE_ALPHA | RVIT_PRUNE_OBJECT_BLOCK),
      ALL_DEFAULTS(0.5, -1.0, -1.0, 0.1, 0.375, -1.0), FROM_THE_END(2), /* 9 of the 24 blocks of CLIP L/14 */
      BEST(CLS_ATTENTION, FLOOR), .probs = RVIT_PROBS_RECEIVED},
     {INFO(PIXELPRUNE, "arXiv 2604.00886",
-          "the patches whose pixels their neighbours do not predict; each image has its own number; needs variable resolution"),
+          "the patches whose pixels their neighbours do not predict; their number depends on the image; needs variable resolution"),
      BEFORE_BLOCK, PARAMETERS(RVIT_PRUNE_TAU), ALL_DEFAULTS(-1.0, -1.0, -1.0, -1.0, -1.0, 0.0), BLOCKS(1, 0), .select = RVIT_SELECT_MASK,
      .by_pixels = 1},
 };
@@ -100,12 +100,12 @@ static rvit_status find_policy(rvit_prune_type type, const rvit_policy **out_pol
     return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: type: %d is not a valid prune type", (int)type);
 }
 
-/* A parameter that the policy does not look at must have been left alone. */
+/* Parameters that the policy does not have must be unset. */
 static rvit_status check_parameters(const rvit_policy *policy, const rvit_prune_desc *desc)
 {
     const struct {
         rvit_prune_parameter parameter;
-        int given;
+        int is_set;
         const char *name;
     } fields[] = {
         {RVIT_PRUNE_KEEP, !(desc->keep < 0.0), "keep"},
@@ -120,7 +120,7 @@ static rvit_status check_parameters(const rvit_policy *policy, const rvit_prune_
         {RVIT_PRUNE_TAU, desc->tau != 0.0, "tau"},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        if (fields[i].given && (policy->info.parameters & (int32_t)fields[i].parameter) == 0)
+        if (fields[i].is_set && (policy->info.parameters & (int32_t)fields[i].parameter) == 0)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s is given, but the policy %s has no such parameter", fields[i].name,
                              rvit_policy_name(policy));
     return RVIT_OK;
@@ -133,14 +133,14 @@ static rvit_status check_fraction(const char *name, double value)
     return RVIT_OK;
 }
 
-/* The smallest float that is at least `value`, or above it. */
+/* The smallest float that is at least `value` or, with `above`, greater. */
 static float at_least(double value, int above)
 {
     const float nearest = (float)value;
     return (double)nearest < value || (above && (double)nearest == value) ? nextafterf(nearest, INFINITY) : nearest;
 }
 
-/* The thresholds users give are of the norm and of a probability; scores are the norm's square and the probability's logarithm. */
+/* Users set thresholds for the norm and for a probability; scores are the square of the norm and the logarithm of the probability. */
 static rvit_status resolve_threshold(const rvit_prune_desc *desc, rvit_prune_schedule *schedule)
 {
     const rvit_prune_info *info = &schedule->policy->info;
@@ -185,7 +185,7 @@ static rvit_status resolve_blocks(const rvit_prune_desc *desc, int32_t depth, rv
     return RVIT_OK;
 }
 
-/* Anchors are numbered as the rows of the stage are, so no other stage may come between. */
+/* Anchors are marked by row, so no other stage may change the rows before they are used. */
 static rvit_status resolve_anchors(const rvit_prune_desc *desc, int32_t depth, rvit_prune_schedule *schedule)
 {
     const rvit_prune_info *info = &schedule->policy->info;
@@ -264,7 +264,7 @@ static rvit_status count_rows(const rvit_prune_schedule *schedule, int32_t stage
 rvit_status rvit_prune_counts(const rvit_prune_schedule *schedule, int32_t stage, int32_t max_n, int32_t *out_counts)
 {
     RVIT_TRY(count_rows(schedule, stage, max_n / schedule->group_size, out_counts));
-    /* From the end on, so that what is read has not been written. */
+    /* From the end, so that entries are read before they are overwritten. */
     for (int32_t n = max_n; schedule->group_size > 1 && n >= 0; n--)
         out_counts[n] = schedule->group_size * out_counts[n / schedule->group_size];
     return RVIT_OK;
@@ -274,14 +274,14 @@ rvit_status rvit_prune_anchor_counts(const rvit_prune_schedule *schedule, int32_
 {
     RVIT_TRY(rvit_prune_counts(schedule, 0, max_n, out_counts));
     for (int32_t n = 0; n <= max_n; n++) {
-        /* With its neighbours an anchor takes up to five of the places. */
+        /* An anchor and its neighbours are up to five of the kept rows. */
         const int32_t most = out_counts[n] / 5, wanted = (int32_t)rint((double)out_counts[n] * schedule->alpha / 5.0);
         out_counts[n] = wanted < most ? wanted : most;
     }
     return RVIT_OK;
 }
 
-/* A step of splitmix64. */
+/* One step of splitmix64. */
 static uint64_t next_random(uint64_t *state)
 {
     uint64_t bits = *state += UINT64_C(0x9e3779b97f4a7c15);
@@ -292,11 +292,12 @@ static uint64_t next_random(uint64_t *state)
 
 void rvit_prune_random_scores(const rvit_prune_schedule *schedule, int32_t stage, int32_t n, float *out_scores)
 {
-    /* Mixed before they are counted on from, for near seeds not to give one sequence, moved by a few places. */
+    /* Hash seed and stage first; otherwise nearby seeds would give the same sequence, shifted. */
     uint64_t seed = schedule->seed, state = next_random(&seed) + (uint64_t)stage;
     state = next_random(&state);
     for (int32_t i = 0; i < n; i++)
-        out_scores[i] = i % schedule->group_size > 0 ? out_scores[i - 1] : (float)(next_random(&state) >> 40); /* 24 bits make a float */
+        out_scores[i] =
+            i % schedule->group_size > 0 ? out_scores[i - 1] : (float)(next_random(&state) >> 40); /* 24 bits: a float holds them exactly */
 }
 
 rvit_status rvit_count_table(rvit_count_rule rule, double keep, int32_t k_min, int32_t max_n, int32_t *out_counts)

@@ -1,4 +1,4 @@
-/* The state of a session: its plan, the memory that the plan asks for, and what is known of its runs. */
+/* The state of a session: its plan, the memory of the plan, and the state of its runs. */
 #ifndef RVIT_CORE_PLAN_STATE_H
 #define RVIT_CORE_PLAN_STATE_H
 
@@ -8,14 +8,14 @@ struct rvit_session {
     rvit_model *model;
     const rvit_session_plan *plan;
     rvit_session_info info;
-    rvit_stream *stream; /* the caller's (plan->desc.stream), or its own */
+    rvit_stream *stream; /* the caller's (plan->desc.stream), or the session's own */
     rvit_program *program;
     struct {
-        rvit_view view;      /* as ops see it; of the arenas that are buffers the session's own */
-        uint8_t *host;       /* of TABLES and RESULTS the copy in mapped memory; NULL on the device */
-    } arenas[RVIT_N_ARENAS]; /* where each begins; all 0: the plan needs none */
+        rvit_view view;      /* for ops; the session owns the buffers of the first RVIT_N_BUFFERS arenas */
+        uint8_t *host;       /* for the host; for TABLES and RESULTS, the copy in mapped memory; NULL if the host has none */
+    } arenas[RVIT_N_ARENAS]; /* the start of each; all 0 if the plan does not need it */
 
-    /* With RVIT_INPUT_RUN: the first op and, with a head, the last, complete but for what a run brings. */
+    /* With RVIT_INPUT_RUN: the first op and, with a head, the last one, without the views of a run. */
     rvit_patchify_args patchify;
     rvit_head_args head;
 
@@ -26,17 +26,17 @@ struct rvit_session {
     int32_t n_images; /* of the last run */
     int32_t pending;  /* enqueued, not waited for */
     int32_t has_results, has_kept, has_normalized;
-    int32_t has_image_errors; /* else all of plan->image_errors are 0 */
+    int32_t has_image_errors; /* 0: all of plan->image_errors are 0 */
 };
 
-/* An array of the plan as ops see it; {NULL, 0} if the session does not have it. */
+/* An array of the plan as a view for ops; {NULL, 0} if the session does not have it. */
 static inline rvit_view rvit_session_view(const rvit_session *session, rvit_session_array array)
 {
     const rvit_view arena = session->arenas[array.arena].view;
     return (rvit_view){arena.buffer, arena.offset + array.offset};
 }
 
-/* The same for the host; NULL if the session does not have it, or the device alone. */
+/* The same for the host; NULL if the session does not have it, or only the device has it. */
 static inline void *rvit_session_host(const rvit_session *session, rvit_session_array array)
 {
     uint8_t *arena = session->arenas[array.arena].host;

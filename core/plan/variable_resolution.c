@@ -13,7 +13,7 @@ void rvit_variable_complete(const rvit_model *model, rvit_session_desc *desc)
         desc->max_tokens = desc->max_images * desc->max_len;
 }
 
-/* The position table must not be resampled at loading: it is resampled to each image's grid, from the values of the file. */
+/* The position table must have the file's size: it is resampled to each image's grid from the values of the file. */
 static rvit_status check_table(const rvit_model *model)
 {
     const rvit_model_info *info = &model->info;
@@ -76,8 +76,8 @@ rvit_status rvit_variable_check_groups(const rvit_model *model, const rvit_prune
     for (int32_t i = 0; i < schedule->n_stages && rvit_policy_reads(policy, RVIT_PROBS_RECEIVED); i++)
         if (rvit_model_has_windows(model, schedule->blocks[i]))
             return rvit_fail(RVIT_UNSUPPORTED,
-                             "session desc: prune: %s would prune in block %d, whose attention is within windows, so that what tokens "
-                             "receive cannot be compared: give a block with attention over the whole image, such as %d",
+                             "session desc: prune: %s would prune in block %d, whose attention is within windows, so the attention "
+                             "that tokens receive cannot be compared: set a block with attention over the whole image, such as %d",
                              rvit_policy_name(policy), (int)schedule->blocks[i],
                              (int)(model->merge.full_blocks.n > 0 ? model->merge.full_blocks.blocks[model->merge.full_blocks.n - 1] : -1));
     return RVIT_OK;
@@ -87,19 +87,16 @@ rvit_status rvit_variable_check_policy(const rvit_prune_desc *desc, const rvit_p
 {
     const char *name = rvit_policy_name(schedule->policy);
     if (schedule->n_stages > 0 && schedule->select == RVIT_SELECT_SAMPLE && desc->n_samples == 0)
-        return rvit_fail(
-            RVIT_UNSUPPORTED,
-            "session desc: variable_resolution is 1, where %s has no number of samples of its own: give prune desc's n_samples", name);
+        return rvit_fail(RVIT_UNSUPPORTED,
+                         "session desc: variable_resolution is 1, where %s has no default number of samples: set prune desc's n_samples",
+                         name);
     if (schedule->object_block >= 0)
-        return rvit_fail(
-            RVIT_UNSUPPORTED,
-            "session desc: variable_resolution is 1, but %s needs the neighbours of a patch, in a grid that is the same for all images",
-            name);
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: variable_resolution is 1, but %s needs the same patch grid for all images", name);
     if (schedule->n_stages > 1 && schedule->policy->count == RVIT_POLICY_POWER)
         return rvit_fail(
             RVIT_UNSUPPORTED,
             "session desc: variable_resolution is 1, but %s counts the patches of the unpruned image in each of its %d stages, which is "
-            "known in the first stage only: give one block",
+            "known only in the first stage: set one block",
             name, (int)schedule->n_stages);
     return RVIT_OK;
 }
