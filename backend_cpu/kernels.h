@@ -24,7 +24,7 @@
 #define RVIT_CPU_ATTENTION_ROW_TILE 32
 #define RVIT_CPU_ATTENTION_KEYS 64
 #define RVIT_CPU_MAX_HEAD_DIM 128
-#define RVIT_CPU_MAX_MATCH_DIM (RVIT_BIPARTITE_MATCH_MAX_UNIT * RVIT_CPU_MAX_HEAD_DIM)
+#define RVIT_CPU_MAX_MATCH_DIM (RVIT_BIPARTITE_MATCH_MAX_GROUP * RVIT_CPU_MAX_HEAD_DIM)
 
 /* Floats of scratch memory per thread, 64-byte aligned. Every kernel asserts that they suffice. */
 #define RVIT_CPU_SCRATCH_FLOATS (384 * 1024)

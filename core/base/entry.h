@@ -1,10 +1,8 @@
-/* What every public function does first.
-
-   RVIT_ENTRY saves the caller's floating-point environment and sets the default one, because an
-   application may have changed how its threads round, treat subnormals or trap. The default also
-   holds for everything that the function calls, including drivers, and for the threads that these
-   create. At the end of its scope it restores the caller's environment, including its flags. It
-   costs about 10 ns if the caller's environment is the default. */
+/* Every public function begins with RVIT_ENTRY. It saves the caller's floating-point environment and
+   sets the default one, because an application may have changed how its threads round, treat
+   subnormals or trap. The default also holds for everything that the function calls, including
+   drivers, and for the threads that these create. At the end of the scope it restores the caller's
+   environment, including its flags. It costs about 10 ns if the caller's environment is the default. */
 #ifndef RVIT_CORE_BASE_ENTRY_H
 #define RVIT_CORE_BASE_ENTRY_H
 

@@ -27,7 +27,7 @@ static int check_dynamic(struct dl_phdr_info *program, size_t size, void *is_dyn
     for (int i = 0; i < program->dlpi_phnum; i++)
         if (program->dlpi_phdr[i].p_type == PT_INTERP)
             *(int *)is_dynamic = 1;
-    return 1; /* the program is the first */
+    return 1; /* only look at the first object, the program */
 }
 
 /* In a program linked with -static, shared libraries crash, because they need another C library. */
@@ -40,7 +40,7 @@ static int is_static(void)
 
 static pthread_once_t stay_once = PTHREAD_ONCE_INIT;
 
-/* -z nodelete would not do: the static library may be part of any plugin. */
+/* -z nodelete is not enough: the static library may be part of any plugin. */
 static void stay_loaded(void)
 {
     Dl_info own;

@@ -1,4 +1,4 @@
-/* What the library shares with the rest of its process: signals, threads, its own code and other shared libraries. */
+/* Resources that the library shares with the rest of its process: signals, threads, loaded code. */
 #ifndef RVIT_CORE_BASE_PROCESS_H
 #define RVIT_CORE_BASE_PROCESS_H
 

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* Keys's cubic kernel. */
+/* Keys' cubic kernel. */
 static double cubic(double x, double a)
 {
     if (x <= 1)

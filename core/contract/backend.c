@@ -1,4 +1,4 @@
-/* What backends share: descriptions of devices, and checks of a device desc. */
+/* Functions that backends share: descriptions of devices, and checks of a device desc. */
 #include "core/contract/backend.h"
 
 #include <fcntl.h>

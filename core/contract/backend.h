@@ -42,7 +42,7 @@ struct rvit_device {
 struct rvit_buffer {
     rvit_device *device;
     int64_t size;
-    int64_t counted; /* used by core: the bytes counted in the device's buffer_size; 0 for the caller's memory */
+    int64_t counted; /* used by core: this buffer's share of the device's buffer_size; 0 for the caller's memory */
     rvit_buffer_type type;
     int32_t wrapped; /* set by the backend: the caller frees the memory */
     void *host;      /* mapped pointer, or NULL */
@@ -71,7 +71,7 @@ struct rvit_program {
 
 struct rvit_semaphore {
     rvit_device *device;
-    int32_t timeline, shared, wrapped; /* set by core, as native of a wrapped one */
+    int32_t timeline, shared, wrapped; /* set by core, as is native if wrapped is 1 */
     uint64_t native;                   /* VkSemaphore or CUexternalSemaphore */
 };
 
@@ -106,7 +106,8 @@ struct rvit_backend_api {
 
     rvit_status (*buffer_create)(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
     void (*buffer_destroy)(rvit_buffer *buffer);
-    /* As rvit_buffer_wrap. memory is checked as far as every backend checks it, and of a type in memory_types, bits 1 << rvit_memory_type.
+    /* As rvit_buffer_wrap. core has done the checks that all backends share; memory is of a type in memory_types, bits
+       1 << rvit_memory_type.
        The backend sets size, too. */
     int32_t memory_types;
     rvit_status (*buffer_wrap)(rvit_device *device, const rvit_memory_desc *memory, rvit_buffer **out_buffer);
@@ -121,8 +122,8 @@ struct rvit_backend_api {
     rvit_status (*stream_enqueue)(rvit_stream *stream, const rvit_op *ops, int32_t n_ops);
     rvit_status (*stream_synchronize)(rvit_stream *stream);
 
-    /* Optional, all of them. open creates or imports the native semaphore by a checked desc, or checks a wrapped one; close ends one that
-       is not wrapped. export: of a shared one; NULL: the backend cannot export. */
+    /* Optional, all of them. open creates or imports the native semaphore from a checked desc, or checks a wrapped one; close destroys one
+       that is not wrapped. export: exports a shared one; NULL: the backend cannot export. */
     rvit_status (*semaphore_open)(rvit_semaphore *semaphore, const rvit_semaphore_desc *desc);
     void (*semaphore_close)(rvit_semaphore *semaphore);
     rvit_status (*semaphore_export)(const rvit_semaphore *semaphore, rvit_handle_type *out_type, intptr_t *out_handle);

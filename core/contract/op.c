@@ -617,7 +617,7 @@ static rvit_status prepare_bipartite_match(rvit_op *op)
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, INT32_MAX - 1));
     RVIT_TRY(check_head_dim(op, a->n_heads, a->head_dim));
     RVIT_TRY(check_range(op, "merges", a->merges, 0, INT32_MAX - 1));
-    RVIT_TRY(check_range(op, "group_size", a->group_size, 0, RVIT_BIPARTITE_MATCH_MAX_UNIT));
+    RVIT_TRY(check_range(op, "group_size", a->group_size, 0, RVIT_BIPARTITE_MATCH_MAX_GROUP));
     RVIT_TRY(check_range(op, "n_windows", a->n_windows, 0, 1 << 30));
     if (a->group_size == 0)
         a->group_size = 1;

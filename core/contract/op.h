@@ -61,7 +61,7 @@ typedef struct rvit_access {
 
 #define RVIT_OP_MAX_ACCESSES 16
 
-#define RVIT_BIPARTITE_MATCH_MAX_UNIT 4 /* rows that match treats as one */
+#define RVIT_BIPARTITE_MATCH_MAX_GROUP 4 /* the largest group_size of bipartite_match */
 
 /* Whether two byte ranges overlap. */
 static inline int rvit_ranges_overlap(int64_t a, int64_t a_size, int64_t b, int64_t b_size)

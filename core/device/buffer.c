@@ -114,7 +114,7 @@ rvit_status rvit_buffer_export(const rvit_buffer *buffer, rvit_external_memory *
     if (buffer->type != RVIT_BUFFER_SHARED)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_buffer_export: buffer was not created with RVIT_BUFFER_SHARED");
     rvit_external_memory memory = RVIT_EXTERNAL_MEMORY_INIT;
-    RVIT_TRY(rvit_args_return(out_memory, &memory, sizeof memory, "external memory")); /* what can fail comes before the handle */
+    RVIT_TRY(rvit_args_return(out_memory, &memory, sizeof memory, "external memory")); /* check this before a handle exists */
     RVIT_TRY(buffer->device->api->buffer_export(buffer, &memory));
     return rvit_args_return(out_memory, &memory, sizeof memory, "external memory");
 }

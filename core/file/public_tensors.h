@@ -1,4 +1,4 @@
-/* The tensors of files, for callers: a listing, which a checkpoint has too. */
+/* The public listing of a file's tensors, which a checkpoint has too. */
 #ifndef RVIT_CORE_FILE_PUBLIC_TENSORS_H
 #define RVIT_CORE_FILE_PUBLIC_TENSORS_H
 

@@ -1,4 +1,4 @@
-/* The forward while it is recorded: the state that the files of core/forward share, and their functions. Only they include this. */
+/* The state and functions that the files of core/forward share while they record a forward. Only they include this. */
 #ifndef RVIT_CORE_FORWARD_FORWARD_H
 #define RVIT_CORE_FORWARD_FORWARD_H
 
@@ -13,7 +13,7 @@ typedef struct forward {
     rvit_view hidden;       /* the MLP's hidden layer, in wide */
     rvit_view quantized, scales, saturated;
     rvit_view hidden_quantized; /* fc2's input, after the others, because a backend may interleave rows of both */
-    rvit_view x, other_x;       /* the residual stream, and the array that it moves to when rows are gathered */
+    rvit_view x, other_x;       /* the residual stream, and the array to which gathered rows move */
     int32_t stage;              /* the next stage, and the segment of rows, max_len and cu_seqlens */
     rvit_rows rows;
     int32_t padding_rows; /* of the segment */

@@ -1,7 +1,7 @@
 /* Pools the rows of each image to one row. */
 #include "core/forward/forward.h"
 
-/* The number of tokens that each row stands for; absent unless rows were merged. */
+/* The number of tokens merged into each row; absent unless rows were merged. */
 static rvit_view sizes_of(const forward *f)
 {
     return f->stage > 0 ? view(f, f->plan->stages[f->stage - 1].sizes) : absent;

@@ -16,7 +16,8 @@ static rvit_status trace_input(const forward *f, rvit_block_linear linear, rvit_
 {
     const rvit_model *m = f->model;
     const int64_t row = rvit_dtype_size(m->dtype) * f->rows.capacity, dim = m->info.dim;
-    const int64_t columns = f->block * (3 * dim + m->mlp_width) + linear * dim; /* of the inputs before it; fc2 is the last of a block */
+    const int64_t columns =
+        f->block * (3 * dim + m->mlp_width) + linear * dim; /* of the inputs before it; fc2's input is the last of a block */
     if (f->plan->desc.trace != RVIT_TRACE_INPUTS)
         return RVIT_OK;
     return rvit_forward_copy(f, x, row * rvit_block_inputs(m, linear), at(view(f, f->plan->trace_inputs), row * columns));

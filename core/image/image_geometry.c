@@ -1,4 +1,4 @@
-/* What a recipe makes of an image: the size after the resize, the crop, the filter, and how its pixels are read. */
+/* Applies a recipe to an image: the size after the resize, the crop, the filter, and how its pixels are read. */
 #include <math.h>
 
 #include "core/image/image_writer.h"
@@ -24,7 +24,7 @@ rvit_status rvit_image_check(const rvit_staged_image *p, int32_t max_side)
     return RVIT_OK;
 }
 
-/* Where a crop begins. timm rounds odd margins half to even, as Python does; transformers rounds down. */
+/* The start of a crop. timm rounds odd margins half to even, as Python does; transformers rounds down. */
 static int64_t margin(rvit_processor processor, int64_t full, int64_t crop)
 {
     if (crop > full)

@@ -56,7 +56,7 @@ static rvit_status check_view(const rvit_image_writer *w, const rvit_staged_imag
     return RVIT_OK;
 }
 
-/* Pixels in the staging buffer stay in place, so they must lie after everything that is written. */
+/* Pixels in the staging buffer stay in place, so they must be after everything that is written. */
 static rvit_status check_data(const rvit_image_writer *w, rvit_staged_image *p)
 {
     if (w->staging == NULL)
@@ -87,7 +87,7 @@ rvit_status rvit_image_check_memory(const rvit_image_writer *w, rvit_staged_imag
     return check_view(w, p);
 }
 
-/* One copy if the lines are contiguous. Reads nothing past the image's last byte. */
+/* Copies contiguous lines at once. Reads nothing past the image's last byte. */
 static void copy_lines(const uint8_t *from, int64_t stride, int64_t line_size, int64_t n, uint8_t *to)
 {
     if (stride == line_size) {
@@ -106,9 +106,9 @@ static void copy_pixels(rvit_image_writer *w, rvit_staged_image *p)
     const int32_t n_planes = rvit_image_is_planar(image->format) ? 3 : 1;
     const int64_t size = image->format == RVIT_IMAGE_NV12 ? plane + p->line_size * n_second : plane * n_planes;
     const uint8_t *data = image->data;
-    const int64_t units = (size + 15) / 16;
-    if (data != NULL && rvit_image_words(w, w->at, 4 * units) != NULL) {
-        memset(w->staging + w->at + 16 * (units - 1), 0, 16); /* leave no byte undefined */
+    const int64_t blocks = (size + 15) / 16; /* of 16 bytes */
+    if (data != NULL && rvit_image_words(w, w->at, 4 * blocks) != NULL) {
+        memset(w->staging + w->at + 16 * (blocks - 1), 0, 16); /* leave no byte undefined */
         for (int32_t i = 0; i < n_planes; i++)
             copy_lines(data + i * p->plane_offset, image->stride, p->line_size, image->height, w->staging + w->at + i * plane);
         if (image->format == RVIT_IMAGE_NV12)
@@ -116,7 +116,7 @@ static void copy_pixels(rvit_image_writer *w, rvit_staged_image *p)
     }
     p->entry.stride = (int32_t)p->line_size;
     p->plane_offset = plane;
-    w->at += 16 * units;
+    w->at += 16 * blocks;
 }
 
 void rvit_image_place(rvit_image_writer *w, rvit_staged_image *p)

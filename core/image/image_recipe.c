@@ -14,7 +14,7 @@ rvit_status rvit_image_recipe_check(rvit_image_recipe *recipe)
         recipe->processor = RVIT_PROCESSOR_TIMM;
     if (recipe->fit == RVIT_FIT_OTHER || recipe->filter == RVIT_FILTER_OTHER)
         return rvit_fail(RVIT_UNSUPPORTED,
-                         "image recipe: %s is OTHER: the files beside the model prepare images in a way that is not known here",
+                         "image recipe: %s is OTHER: the files beside the model require image preparation that is not supported",
                          recipe->fit == RVIT_FIT_OTHER ? "fit" : "filter");
     if ((int)recipe->fit < 0 || recipe->fit > RVIT_FIT_OTHER)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: fit: %d is not a valid fit", (int)recipe->fit);
@@ -41,7 +41,7 @@ rvit_status rvit_image_recipe_check(rvit_image_recipe *recipe)
         (recipe->fit != RVIT_FIT_SQUASH || recipe->resize_height != recipe->height || recipe->resize_width != recipe->width))
         return rvit_fail(RVIT_UNSUPPORTED, "image recipe: the processor HF_FLOAT supports only the fit SQUASH, without a crop");
     if (recipe->std[0] == 0 && recipe->std[1] == 0 && recipe->std[2] == 0)
-        return rvit_fail(RVIT_UNSUPPORTED, "image recipe: std is 0: no file beside the model tells the mean and std of its images");
+        return rvit_fail(RVIT_UNSUPPORTED, "image recipe: std is 0: no file beside the model has the mean and std of its images");
     for (int c = 0; c < 3; c++) {
         if (!isfinite(recipe->mean[c]) || !isfinite(recipe->std[c]) || !(recipe->std[c] > 0))
             return rvit_fail(RVIT_INVALID_ARGUMENT,

@@ -21,7 +21,7 @@ typedef struct rvit_image_writer {
     uint8_t *staging; /* NULL: nothing is written */
     int64_t size, at;
     int64_t rows;
-    rvit_image_axis axes[RVIT_IMAGE_REMEMBERED]; /* the last ones written */
+    rvit_image_axis axes[RVIT_IMAGE_REMEMBERED]; /* the most recent ones */
     int32_t n_axes;                              /* the total written */
     rvit_image_axes *kept_axes;                  /* may be NULL */
 } rvit_image_writer;

@@ -21,7 +21,7 @@ typedef rvit_image_writer writer;
 typedef rvit_image_window window;
 typedef rvit_staged_image staged_image;
 
-/* Writes an axis, unless one of the last ones is the same. */
+/* Writes an axis, unless one of the most recent ones is the same. */
 static rvit_status write_axis(writer *w, const staged_image *p, const window *wanted, int32_t *out_at, int32_t *out_bits)
 {
     const int torch = w->recipe.processor == RVIT_PROCESSOR_HF;

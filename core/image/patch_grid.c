@@ -28,7 +28,7 @@ static void naflex_grid(const rvit_image_recipe *recipe, int32_t height, int32_t
     out_grid[1] = (int32_t)patches_at(least, width, recipe->patch_size);
 }
 
-/* The merge groups along a side, of `size` pixels each. */
+/* The number of merge groups, of `size` pixels each, along a side. */
 static double groups_at(double side, double (*rounded)(double), int32_t size)
 {
     return fmax(rounded(side / size), 1);

@@ -10,7 +10,7 @@ typedef struct rvit_class_names {
 } rvit_class_names;
 
 /* root: a config.json. Its label_names (timm) or id2label (transformers) is a list of names, or an object that maps numbers to names;
-   anything else is ignored. The number of a class is the name of one without. */
+   anything else is ignored. A class without a name is named by its number. */
 rvit_status rvit_class_names_read(const rvit_json *root, rvit_alloc *alloc, rvit_class_names *out_names);
 void rvit_class_names_free(rvit_alloc *alloc, rvit_class_names *names);
 

@@ -37,7 +37,7 @@ void rvit_describe_options(const rvit_checkpoint_desc *desc, rvit_facts *facts)
     (void)rvit_timm_name_facts(desc->architecture, facts, from);
 }
 
-/* Compares extents that both tensors and files have. */
+/* Compares extents that are in both the tensors and the files. */
 static rvit_status check_extents(const char *path, const rvit_model_info *info, rvit_facts *facts)
 {
     const struct {
@@ -219,7 +219,7 @@ static rvit_status resolve_image(const char *path, rvit_vit_config *config, rvit
     return RVIT_OK;
 }
 
-/* Fills in what all published models with these tensors have in common; 1: it did. */
+/* Fills in what all published models with these tensors have in common. Returns 1 if it did. */
 static int assume(const rvit_vit_config *config, rvit_facts *facts)
 {
     const rvit_model_info *info = &config->info;
@@ -255,7 +255,6 @@ static int is_rotary(const rvit_facts *facts)
     return position == RVIT_POSITION_ROPE || position == RVIT_POSITION_BOTH;
 }
 
-/* Whether all facts of rotary positions are known. */
 static int rotation_known(const rvit_facts *facts)
 {
     int known = 1;

@@ -7,7 +7,7 @@
 
 enum { MAX_EXTENT = 1 << 20, MAX_CHANNELS = 64, MAX_PATCH = 256, MAX_IMAGE = 1 << 14, MAX_REGISTERS = 256, MAX_FRAMES = 16 };
 
-/* The value that two of three agree on, else the first that is known. So an error names the one misshaped tensor. */
+/* The value that two of three agree on, otherwise the first known one, so that an error names the misshaped tensor. */
 static int64_t majority(int64_t a, int64_t b, int64_t c)
 {
     if (a >= 0 && (a == b || a == c))
@@ -102,7 +102,7 @@ static rvit_status infer_grid(rvit_geometry *g, int32_t n_prefix)
         g->grid = grid;
         return RVIT_OK;
     }
-    return RVIT_OK; /* images may not be square: rvit_describe */
+    return RVIT_OK; /* rvit_describe handles images that are not square */
 }
 
 static rvit_status infer_mlp(rvit_geometry *g)

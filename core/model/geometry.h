@@ -32,7 +32,7 @@ typedef struct rvit_vit_config {
     const rvit_family *family;
     rvit_model_info info;
     rvit_checkpoint_info files;
-    rvit_image_recipe recipe; /* without what no file tells */
+    rvit_image_recipe recipe; /* fields that no file has are unset */
     int32_t measured;         /* 1: all shapes were checked; 0: there are unsupported parts, and info is incomplete */
     int32_t layer_scale;
     int32_t qkv_bias, patch_bias;

@@ -10,7 +10,7 @@ typedef enum rvit_block_linear { RVIT_BLOCK_QKV, RVIT_BLOCK_PROJ, RVIT_BLOCK_FC1
    gate and values. */
 enum { RVIT_LAYER_PARTS = 3 };
 int rvit_layer_parts(const rvit_family *family, rvit_block_linear linear, rvit_role parts[RVIT_LAYER_PARTS]);
-/* Whether the tensor may have 8 bits: it is the weight, or part of the weight, of a block's linear layer. */
+/* Whether the tensor may be quantized: it is the weight, or part of the weight, of a block's linear layer. */
 int rvit_role_may_be_quantized(rvit_role role);
 
 #endif

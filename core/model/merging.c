@@ -4,7 +4,7 @@
 
 enum { MAX_WINDOW = 1 << 14 };
 
-/* Compares a number that both tensors and files have. */
+/* Compares a number that is in both the tensors and the files. */
 static rvit_status check_same(const char *path, const rvit_facts *facts, rvit_fact fact, int32_t value, const char *what)
 {
     const rvit_fact_value *f = &facts->of[fact];

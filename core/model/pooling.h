@@ -7,7 +7,7 @@
 
 /* Sets the pooling where the tensors show more than the files, and the heads and activation of attention pooling. */
 void rvit_resolve_pooling(rvit_vit_config *config, rvit_facts *facts);
-/* Checks that the tensors have what the pooling reads, and that it reads what they have. */
+/* Checks that the tensors and the pooling match: it has the tensors it reads, and reads those that exist. */
 rvit_status rvit_check_pooling(const char *path, const rvit_vit_config *config, const rvit_facts *facts, rvit_unsupported *unsupported);
 
 #endif

@@ -18,7 +18,7 @@ static rvit_status check_block(const rvit_model *model, const char *field, int32
                      (int)-depth, (int)depth - 1, (int)depth);
 }
 
-/* The caller's buffer for the merged rows of n mergers. */
+/* Checks the caller's buffer for the merged rows of n mergers. */
 static rvit_status check_merged(const rvit_model *model, const rvit_session_desc *desc, const char *field, rvit_view view, int32_t output,
                                 int32_t n)
 {
@@ -32,7 +32,7 @@ static rvit_status check_merged(const rvit_model *model, const rvit_session_desc
     const int64_t size = desc->max_tokens / (info->merge * info->merge) * (int64_t)n * info->merged_dim * 4;
     if (view.offset < 0 || view.offset % 16 != 0 || view.offset > view.buffer->size - size)
         return rvit_fail(RVIT_INVALID_ARGUMENT,
-                         "session desc: %s is at offset %lld, expected a multiple of 16 with %lld bytes of the buffer's %lld behind it",
+                         "session desc: %s is at offset %lld, expected a multiple of 16 with %lld bytes of the buffer's %lld after it",
                          field, (long long)view.offset, (long long)size, (long long)view.buffer->size);
     return RVIT_OK;
 }
@@ -42,7 +42,7 @@ static rvit_status check_outputs(const rvit_model *model, const rvit_session_des
     const rvit_model_info *info = &model->info;
     const int32_t outputs = desc->outputs;
     if (outputs < 0 || outputs >= 2 * RVIT_OUTPUT_DEEPSTACK)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: outputs is %d, which has unknown parts", (int)outputs);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: outputs is %d, which has unknown bits", (int)outputs);
     if ((outputs & RVIT_OUTPUT_CLS_ATTENTION) && !rvit_has_cls(info))
         return rvit_fail(RVIT_UNSUPPORTED, "session desc: outputs asks for the attention of the CLS token, but the model has none");
     if ((outputs & RVIT_OUTPUT_POOLED) && info->pooling == RVIT_POOLING_NONE)
@@ -50,8 +50,8 @@ static rvit_status check_outputs(const rvit_model *model, const rvit_session_des
     if ((outputs & RVIT_OUTPUT_POOLED) && info->pooling == RVIT_POOLING_UNKNOWN)
         return rvit_fail(
             RVIT_UNSUPPORTED,
-            "session desc: outputs asks for pooled rows, but neither the weights nor a file beside them tell how the model pools: "
-            "give checkpoint desc's pooling");
+            "session desc: outputs asks for pooled rows, but neither the weights nor a file beside them say how the model pools: "
+            "set checkpoint desc's pooling");
     if ((outputs & RVIT_OUTPUT_PROJECTED) && info->embedding_dim == 0)
         return rvit_fail(
             RVIT_UNSUPPORTED,
@@ -62,7 +62,7 @@ static rvit_status check_outputs(const rvit_model *model, const rvit_session_des
     if ((outputs & RVIT_OUTPUT_MERGED) && info->merge == 0)
         return rvit_fail(RVIT_UNSUPPORTED, "session desc: outputs asks for merged rows, but the model merges none");
     if ((outputs & RVIT_OUTPUT_DEEPSTACK) && info->n_deepstack == 0)
-        return rvit_fail(RVIT_UNSUPPORTED, "session desc: outputs asks for merged rows of blocks, but the model merges those of none");
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: outputs asks for merged rows of blocks, but the model has no deepstack mergers");
     RVIT_TRY(check_merged(model, desc, "merged", desc->merged, RVIT_OUTPUT_MERGED, 1));
     RVIT_TRY(check_merged(model, desc, "deepstack", desc->deepstack, RVIT_OUTPUT_DEEPSTACK, info->n_deepstack));
     if (outputs & RVIT_OUTPUT_BLOCK_FEATURES)
@@ -79,7 +79,7 @@ static rvit_status check_desc(const rvit_model *model, const rvit_session_desc *
     RVIT_TRY(rvit_variable_check(model, desc));
     const int64_t rows = (int64_t)desc->max_images * model->info.tokens;
     if (!desc->variable_resolution && rows > INT32_MAX - 1)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_images is %d, which at %d tokens an image is more than %d rows",
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_images is %d, which at %d tokens per image is more than %d rows",
                          (int)desc->max_images, (int)model->info.tokens, INT32_MAX - 1);
     RVIT_TRY(check_outputs(model, desc));
     if (desc->stream != NULL && desc->stream->device != model->device)

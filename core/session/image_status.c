@@ -1,10 +1,10 @@
 /* Finds the images of a run that failed: they could not be pruned, or their results are not finite. The other images keep their results.
 
    NaN and infinity spread: a norm or a GEMM spreads them over a row, attention over all rows of the image. So a few values per image are
-   enough. Results with one row per image are read completely (a few KB). Of results with one row per token, the first row of an image is
-   read completely, which finds a column that a bad weight breaks, and so is the first value of each other row, which finds an overflow in
-   the last MLP, after all attention. Attention weights are read completely, because heads and windows are independent. Only a single
-   float32 sum that overflows in a row that no norm follows goes unnoticed. */
+   enough. Results with one row per image are read completely (a few KB). In results with one row per token, the first row of each image is
+   read completely, which finds a column that a bad weight breaks, and the first value of every other row, which finds an overflow in the
+   last MLP, after all attention. Attention weights are read completely, because heads and windows are independent. The only failure that
+   goes unnoticed is a single float32 sum that overflows in a row with no norm after it. */
 #include <math.h>
 #include <string.h>
 

@@ -9,7 +9,7 @@
 static const char *const kinds[] = {[RVIT_INPUT_TENSOR] = "TENSOR", [RVIT_INPUT_PATCHES] = "PATCHES", [RVIT_INPUT_IMAGES] = "IMAGES"};
 static const char *const memories[] = {[RVIT_INPUT_HOST] = "HOST", [RVIT_INPUT_FIXED] = "FIXED", [RVIT_INPUT_RUN] = "RUN"};
 
-/* The device memory in which images may lie. */
+/* Checks the device memory that may hold images. */
 static rvit_status check_pixels(const rvit_model *model, const rvit_session_desc *desc)
 {
     const rvit_buffer *buffer = desc->input_view.buffer;
@@ -65,7 +65,7 @@ rvit_status rvit_session_input_check_desc(const rvit_model *model, const rvit_se
     return desc->input == RVIT_INPUT_IMAGES ? check_images(model, desc) : check_view(desc);
 }
 
-/* Runs have views with RVIT_INPUT_RUN only. */
+/* Runs have views only with RVIT_INPUT_RUN. */
 static rvit_status check_run_views(const rvit_session *s, const rvit_run_args *args)
 {
     const int has_views = s->plan->desc.input_memory == RVIT_INPUT_RUN, has_head = s->model->info.n_classes > 0;

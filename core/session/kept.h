@@ -1,4 +1,4 @@
-/* The tokens of the unpruned images that the rows of a run's results hold. */
+/* Maps the rows of a run's results to the tokens of the unpruned images. */
 #ifndef RVIT_CORE_SESSION_KEPT_H
 #define RVIT_CORE_SESSION_KEPT_H
 

@@ -29,7 +29,7 @@ static rvit_status check_layout(const rvit_session *s, int32_t stage)
     return RVIT_OK;
 }
 
-/* Checks that the errors that rvit_select wrote for the batch and for each image are among those that it documents. */
+/* Checks that rvit_select wrote only documented errors for the batch and for each image. */
 static rvit_status check_errors(const rvit_session *s, int32_t stage)
 {
     enum { KINDS = 3 };
@@ -41,7 +41,7 @@ static rvit_status check_errors(const rvit_session *s, int32_t stage)
         in_range &= reported[1 + i] >= 0 && reported[1 + i] <= KINDS;
     if (!in_range)
         return rvit_fail(RVIT_INTERNAL,
-                         "prune stage %d reports errors that there are not: the device has computed wrongly, and the run has no results",
+                         "prune stage %d reports an unknown error: the device has computed wrongly, and the run has no results",
                          (int)stage);
     return RVIT_OK;
 }
@@ -61,7 +61,7 @@ rvit_status rvit_session_check_results(const rvit_session *session)
 
 /* The columns of a result. */
 typedef enum result_width { ONE, DIM, HEADS, CLASSES, POOLED, MERGED } result_width;
-/* What the rows of a result are: images, or the tokens after a stage. */
+/* The rows of a result: images, or the tokens after a stage. */
 typedef enum result_layout {
     IMAGES,
     OF_INDEX, /* the stage that index selects */

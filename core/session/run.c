@@ -70,7 +70,7 @@ static rvit_status check_masks(const rvit_session *s, const rvit_run_args *args)
 {
     const int32_t *cu = run_layout(s), n_prefix = s->model->info.n_prefix;
     if (args->keep == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: keep is NULL, the session prunes by a given mask");
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: keep is NULL, the session prunes by a mask of the caller");
     for (int32_t i = 0; i < s->plan->schedule.n_stages; i++)
         for (int32_t image = 0; image < args->n_images; image++)
             for (int32_t t = 0; t < n_prefix; t++)
@@ -112,7 +112,7 @@ static rvit_status check_run(rvit_session *s, const rvit_run_args *args, int mas
     if (masked && args->n_images > 0)
         RVIT_TRY(check_masks(s, args));
     if (!masked && args->keep != NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: keep is given, but the session does not prune by a given mask");
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: keep is given, but the session does not prune by a mask of the caller");
     if (s->stream->recording)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_enqueue: the session's stream is recording");
     return RVIT_OK;
@@ -186,7 +186,7 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
     const int is_on_device = desc->input_memory == RVIT_INPUT_RUN || (desc->input_memory == RVIT_INPUT_FIXED && desc->fixed_batch);
     const int reads_host = masked || desc->variable_resolution || !is_on_device;
     if (session->pending && reads_host)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_enqueue: the run before has not been waited for");
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_enqueue: the previous run has not been waited for");
     RVIT_TRY(check_run(session, &args, masked));
     int32_t *live_images = rvit_session_host(session, plan->live_images);
     if (reads_host && live_images != NULL)
@@ -231,8 +231,8 @@ rvit_status rvit_session_run(rvit_session *session, const rvit_run_args *args, f
          session->plan->desc.input_memory == RVIT_INPUT_RUN))
         return rvit_fail(RVIT_UNSUPPORTED, "rvit_session_run: out_logits is given, but %s",
                          session->model->info.n_classes == 0                  ? "the model has no head"
-                         : session->plan->desc.input_memory == RVIT_INPUT_RUN ? "the session leaves them at run args' logits"
-                                                                              : "the session leaves them at session desc's logits");
+                         : session->plan->desc.input_memory == RVIT_INPUT_RUN ? "the session writes them to run args' logits"
+                                                                              : "the session writes them to session desc's logits");
     RVIT_TRY(rvit_session_enqueue(session, args));
     RVIT_TRY(rvit_session_wait(session));
     if (out_logits != NULL && session->n_images > 0)

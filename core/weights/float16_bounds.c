@@ -1,7 +1,7 @@
-/* Bounds the activations that a model stores in 16 bits, for any image. The residual stream, norms, softmax and sums are float32; stored
-   are the outputs of norms and of the GEMMs after them. Rows of a norm have the known length sqrt(n) before gamma and beta, so its weights
-   bound its outputs and, by Cauchy-Schwarz, those of the GEMM after it. Attention averages values, and no activation function exceeds its
-   input. So a model within float16's range never overflows.
+/* Bounds the activations that a model stores in 16 bits, for any image. The residual stream, norms, softmax and sums are float32; the
+   outputs of norms and of the GEMMs after them are stored. Rows of a norm have the known length sqrt(n) before gamma and beta, so its
+   weights bound its outputs and, by Cauchy-Schwarz, those of the GEMM after it. Attention averages values, and no activation function
+   exceeds its input. So a model within float16's range never overflows.
 
    DynamicViT's predictors are not bounded: a NaN there is a score, which is reported. */
 #include <math.h>

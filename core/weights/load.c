@@ -42,7 +42,7 @@ static rvit_status load_patch_weight(rvit_weights_loader *l, int32_t channels_la
     return write_patch_weight(l, width, *view);
 }
 
-/* The weight of patches with several frames: as stored, and summed over the frames for patches whose frames are equal. */
+/* The weight of patches with several frames: as stored, and summed over the frames for still images. */
 static rvit_status load_frame_weights(rvit_weights_loader *l)
 {
     rvit_model *model = l->model;
@@ -110,7 +110,7 @@ static rvit_status load_embedding(rvit_weights_loader *l)
     if (l->stream == NULL)
         return RVIT_OK;
     RVIT_TRY(rvit_checkpoint_read_positions(l->checkpoint, &model->device->alloc, l->values));
-    /* Layout of l->more: the prefix tokens in order, then the bias of the patches. */
+    /* l->more holds the prefix tokens in order, then the bias of the patches. */
     const int64_t n_registers = info->n_registers;
     if (l->checkpoint->config.cls)
         RVIT_TRY(rvit_weights_read(l, RVIT_ROLE_CLS, 0, dim, l->more));
@@ -197,7 +197,7 @@ static int64_t head_columns(const rvit_model *model)
     return (int64_t)model->info.dim * (model->info.pooling == RVIT_POOLING_CLS_MEAN ? 2 : 1);
 }
 
-/* A distilled model averages two heads. Concatenated and halved they are one head; halving is exact. */
+/* A distilled model averages two heads. Concatenated and halved, they form one head; halving is exact. */
 static rvit_status load_head(rvit_weights_loader *l)
 {
     rvit_model *model = l->model;

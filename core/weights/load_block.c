@@ -28,8 +28,8 @@ static rvit_status to_weight(rvit_weights_loader *l, int32_t block, rvit_block_l
     return from_file && l->stream != NULL ? rvit_file_weight_scales(l, block, linear, l->scales) : RVIT_OK;
 }
 
-/* Places n elements, in rows of `columns`. */
-static rvit_status place(rvit_weights_loader *l, int64_t n, int64_t columns, const target *to)
+/* Assigns an offset to n elements, in rows of `columns`. */
+static rvit_status assign(rvit_weights_loader *l, int64_t n, int64_t columns, const target *to)
 {
     return to->quantized != NULL ? rvit_weights_place_quantized(l, n / columns, columns, to->quantized)
                                  : rvit_weights_place(l, n, to->dtype, to->view);
@@ -91,7 +91,7 @@ static rvit_status load_qkv(rvit_weights_loader *l, rvit_role role, int32_t bloc
     const int64_t n = info->dim * columns;
     if (rvit_weights_has(l, role) && !rearranges(l) && to.quantized == NULL)
         return rvit_weights_load(l, role, block, 3 * n, to.dtype, to.view);
-    RVIT_TRY(place(l, 3 * n, columns, &to));
+    RVIT_TRY(assign(l, 3 * n, columns, &to));
     if (l->stream == NULL)
         return RVIT_OK;
     RVIT_TRY(rvit_weights_read_qkv(l, role, block, n, l->values));
@@ -121,7 +121,7 @@ static rvit_status load_scaled(rvit_weights_loader *l, rvit_role role, rvit_role
     const int64_t dim = l->model->info.dim;
     if (!l->checkpoint->config.layer_scale && n == padded && to.quantized == NULL)
         return rvit_weights_load(l, role, block, dim * n, to.dtype, to.view);
-    RVIT_TRY(place(l, dim * padded, padded, &to));
+    RVIT_TRY(assign(l, dim * padded, padded, &to));
     if (l->stream == NULL)
         return RVIT_OK;
     RVIT_TRY(rvit_weights_read(l, role, block, dim * n, l->more));
@@ -144,7 +144,7 @@ static rvit_status load_fc1(rvit_weights_loader *l, rvit_role role, rvit_role ga
     const int64_t mlp = l->model->info.mlp_dim, width = l->model->mlp_width, parts = l->model->info.gated ? 2 : 1;
     if (parts == 1 && mlp == width && to.quantized == NULL)
         return rvit_weights_load(l, role, block, mlp * columns, to.dtype, to.view);
-    RVIT_TRY(place(l, parts * width * columns, columns, &to));
+    RVIT_TRY(assign(l, parts * width * columns, columns, &to));
     if (l->stream == NULL)
         return RVIT_OK;
     const int separate = rvit_weights_has(l, gate);

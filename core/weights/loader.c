@@ -1,4 +1,4 @@
-/* Places, reads, converts and writes the tensors of a model. */
+/* Assigns offsets to the tensors of a model, then reads, converts and writes them. */
 #include "core/weights/loader.h"
 
 #include <string.h>
@@ -6,8 +6,8 @@
 #include "core/base/half.h"
 #include "core/model/checkpoint.h"
 
-/* Staging memory is filled in order and copied in parts, so that the device copies while the host reads on. The host waits only when it is
-   full. */
+/* Staging memory is filled in order and copied in parts, so that the device copies while the host keeps reading. The host waits only when
+   it is full. */
 #define PART_SIZE (1 << 19)
 
 rvit_status rvit_weights_place(rvit_weights_loader *l, int64_t n, rvit_dtype dtype, rvit_view *view)

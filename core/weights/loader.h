@@ -9,7 +9,7 @@ typedef struct rvit_weights_loader {
     const rvit_checkpoint *checkpoint;
     rvit_model *model;
     rvit_stream *stream; /* NULL in the first pass */
-    int64_t size;        /* bytes placed so far */
+    int64_t size;        /* bytes assigned so far */
     int64_t largest;     /* elements of the largest tensor */
     rvit_buffer *staging;
     int64_t start;                 /* offset in the weights of the start of the staging memory */
@@ -30,8 +30,8 @@ rvit_status rvit_weights_name(const rvit_weights_loader *l, rvit_role role, int3
 int rvit_weights_has(const rvit_weights_loader *l, rvit_role role);
 rvit_status rvit_weights_read(const rvit_weights_loader *l, rvit_role role, int32_t index, int64_t n, float *values);
 
-/* These place a tensor and, in the second pass, read and write it: a tensor of the file, converted to dtype; zeros for an absent bias; a
-   tensor whose rows, and number of rows, are padded with zeros. */
+/* These assign an offset to a tensor and, in the second pass, read and write it: a tensor of the file, converted to dtype; zeros for an
+   absent bias; a tensor whose rows, and number of rows, are padded with zeros. */
 rvit_status rvit_weights_load(rvit_weights_loader *l, rvit_role role, int32_t index, int64_t n, rvit_dtype dtype, rvit_view *view);
 rvit_status rvit_weights_load_zeros(rvit_weights_loader *l, int64_t n, rvit_dtype dtype, rvit_view *view);
 rvit_status rvit_weights_load_padded(rvit_weights_loader *l, rvit_role role, int32_t index, const int64_t size[2], const int64_t padded[2],

@@ -54,9 +54,9 @@ typedef struct rvit_merger_weights {
 struct rvit_model {
     rvit_device *device;
     atomic_int references;
-    atomic_int variable_sessions; /* sessions of variable resolution, which have recorded how positions are resampled and rotated */
+    atomic_int variable_sessions; /* sessions of variable resolution, whose programs contain how positions are resampled and rotated */
     rvit_model_info info;
-    rvit_checkpoint_info files; /* of the checkpoint that it was made of */
+    rvit_checkpoint_info files; /* of its checkpoint */
     rvit_image_recipe recipe;
     int32_t mlp_width;                /* info.mlp_dim padded with zeros to a multiple of 8, with int8 of 16, with fp8 of 32 */
     int32_t attention_norm, mlp_norm; /* 1: blocks have them */
@@ -149,7 +149,7 @@ static inline int32_t rvit_model_patch_width(const rvit_model *m)
 }
 
 /* The parts into which each pixel is split for the patch embedding GEMM: 2 are a 16-bit high part and its remainder, so that pixels are
-   almost unrounded. Each row of the weight is repeated as often. */
+   almost unrounded. Each row of the weight is repeated for every part. */
 static inline int32_t rvit_model_patch_split(const rvit_model *m)
 {
     return m->dtype == RVIT_F32 ? 1 : 2;

@@ -9,7 +9,7 @@
 #include "core/weights/float16_bounds.h"
 #include "core/weights/quantize.h"
 
-/* The loss of top-1 accuracy in points with 8 bits against f32, measured by `raggedvit verify --expect`
+/* The loss of top-1 accuracy, in points, with 8 bits instead of f32, measured by `raggedvit verify --expect`
    (bench/results/accuracy_8bits.json). Other models were not measured. */
 static const struct {
     const char *architecture;
@@ -29,7 +29,7 @@ static int is_fast(const rvit_device *device, rvit_dtype dtype)
 
 #define F16_MOST 65000.0 /* below the largest value, 65504, because operands are rounded */
 
-/* The dtype that a model has beside or instead of 8 bits. */
+/* The dtype of a model without quantization, or of its layers that are not quantized. */
 typedef struct wide_type {
     rvit_dtype dtype;
     char reason[160]; /* why it is not float16; may be empty */
@@ -137,7 +137,7 @@ rvit_status rvit_precision_choose(const rvit_device *device, const rvit_checkpoi
         RVIT_TRY(find_wide(device, checkpoint, &wide));
     if (precision == RVIT_PRECISION_AUTO)
         choose(device, checkpoint, &wide, &choice);
-    else /* requested 8 bits come with 16, never 32 */
+    else /* a requested 8-bit precision is combined with 16 bits, never 32 */
         fill(&choice, device, wide.dtype == RVIT_F32 ? RVIT_F16 : wide.dtype, precision);
     (void)rvit_detail_restore(&kept, RVIT_OK);
     RVIT_TRY(rvit_model_check_dtype(device, choice.dtype));

@@ -16,10 +16,10 @@ rvit_status rvit_quantization_check(const rvit_device *device, rvit_quantization
 /* INVALID_ARGUMENT if the model's sessions would not fit the checkpoint, because other layers are quantized or have input scales. */
 rvit_status rvit_quantization_check_same(const rvit_model *model, const rvit_checkpoint *checkpoint);
 
-/* Whether all inputs of a GEMM of this type share one scale, and all rows of its weight, as the fastest E4M3 GEMMs need. */
+/* Whether all inputs of a GEMM of this type share one scale, and all rows of its weight, as the fastest E4M3 GEMMs require. */
 int rvit_inputs_have_one_scale(rvit_dtype dtype, const rvit_file_scales *file, int bounded);
 
-/* Places a quantized weight and its scales. */
+/* Assigns offsets to a quantized weight and its scales. */
 rvit_status rvit_weights_place_quantized(rvit_weights_loader *l, int64_t rows, int64_t columns, rvit_linear_weights *w);
 /* Quantizes and writes l->values [rows, columns]; file_scales: of the rows, or NULL. Uses l->more. */
 rvit_status rvit_weights_write_quantized(rvit_weights_loader *l, int64_t rows, int64_t columns, const float *file_scales,

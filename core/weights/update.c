@@ -70,7 +70,8 @@ static rvit_status check_same_positions(rvit_model *model, const rvit_vit_config
     const rvit_merge_config *merge = &model->merge, *others = &config->merge;
     if (atomic_load(&model->variable_sessions) > 0 &&
         (!same_blocks(&merge->full_blocks, &others->full_blocks) || !same_blocks(&merge->deepstack, &others->deepstack)))
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: the checkpoint has other %s blocks than the model, which has sessions",
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "rvit_model_update: the checkpoint has different %s blocks from the model, which has sessions",
                          same_blocks(&merge->deepstack, &others->deepstack) ? "full attention" : "deepstack");
     if (atomic_load(&model->variable_sessions) == 0 || (same_rotation && same_table))
         return RVIT_OK;

@@ -270,7 +270,7 @@ class QwenTest(unittest.TestCase):
         self.assertEqual((model.info.merge, model.info.window, model.info.patch_frames), (2, 2, 2))
         self.check(module, model)
         for options, word in (
-            (dict(inputs="patches", deepstack=True), "merges those of none"),
+            (dict(inputs="patches", deepstack=True), "the model has no deepstack mergers"),
             (dict(inputs="patches", policy=Policy("evit", blocks=[1])), "evit drops single patches"),
             (dict(inputs="patches", policy=Policy("received", blocks=[0])), "whose attention is within windows"),
         ):

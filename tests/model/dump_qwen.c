@@ -407,7 +407,7 @@ static void refused_sessions(void **state)
                   "received would prune in block 0, whose attention is within windows");
     *prune_in(&desc) = (rvit_prune_desc)RVIT_PRUNE_DESC_INIT;
     desc.outputs = RVIT_OUTPUT_DEEPSTACK;
-    expect_status(rvit_session_create(old.model, &desc, &session), RVIT_UNSUPPORTED, "but the model merges those of none");
+    expect_status(rvit_session_create(old.model, &desc, &session), RVIT_UNSUPPORTED, "but the model has no deepstack mergers");
     desc.outputs = 2 * RVIT_OUTPUT_DEEPSTACK;
     expect_status(rvit_session_create(new.model, &desc, &session), RVIT_INVALID_ARGUMENT, "outputs is 512");
     desc.outputs = RVIT_OUTPUT_POOLED;

@@ -402,8 +402,8 @@ static void refused_sessions(void **state)
         {1, INT32_MAX, 21, 0, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "max_tokens is 2147483647"},
         {1, 0, 0, 1, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "fixed_batch is 1, but with variable_resolution"},
         {1, 0, 0, 0, 1, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "dense_fallback is 1, but with variable_resolution"},
-        {1, 0, 0, 0, 0, 1, RVIT_PRUNE_ATS, RVIT_UNSUPPORTED, "give prune desc's n_samples"},
-        {1, 0, 0, 0, 0, 1, RVIT_PRUNE_HIPRUNE, RVIT_UNSUPPORTED, "hiprune needs the neighbours of a patch"},
+        {1, 0, 0, 0, 0, 1, RVIT_PRUNE_ATS, RVIT_UNSUPPORTED, "set prune desc's n_samples"},
+        {1, 0, 0, 0, 0, 1, RVIT_PRUNE_HIPRUNE, RVIT_UNSUPPORTED, "hiprune needs the same patch grid"},
         {1, 0, 0, 0, 0, 2, RVIT_PRUNE_DYNAMICVIT, RVIT_UNSUPPORTED, "set one block"},
     };
     subject s = open_subject("native_timm_distilled");

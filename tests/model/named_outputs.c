@@ -313,7 +313,7 @@ static void refusals(void **state)
     desc.outputs = RVIT_OUTPUT_NORMALIZED;
     expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "without RVIT_OUTPUT_PROJECTED");
     desc.outputs = -1;
-    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "unknown parts");
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "unknown bits");
     static const int32_t wrong[] = {DEPTH, -DEPTH - 1, INT32_MAX, INT32_MIN};
     for (int i = 0; i < 4; i++) {
         desc.outputs = RVIT_OUTPUT_BLOCK_FEATURES;

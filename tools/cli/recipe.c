@@ -39,7 +39,7 @@ bool recipe_geometry(const struct recipe_options *given, const rvit_image_recipe
     if (out->fit == RVIT_FIT_OTHER || (int)out->filter > RVIT_FILTER_BICUBIC)
         return false;
     if (out->processor == RVIT_PROCESSOR_HF_FLOAT && (given->fit || given->crop > 0))
-        out->processor = RVIT_PROCESSOR_HF; /* which supports them */
+        out->processor = RVIT_PROCESSOR_HF; /* it supports them */
     if (given->crop > 0 || out->fit != known->fit) {
         const double crop = given->crop > 0 ? given->crop : out->fit == RVIT_FIT_CROP ? usual_crop(known) : 1;
         out->resize_height = (int32_t)floor(known->height / crop);

@@ -39,8 +39,8 @@ static const struct rvit_processor_class {
     int32_t edge;
     int32_t crop;      /* 0: none */
     int32_t shortest;  /* 1: a size of one number is the shorter edge, not both */
-    int32_t patches;   /* NaFlex: the maximum of an image, from which its size follows; else 0 */
-    int64_t pixels[2]; /* the minimum and maximum of an image that keeps its aspect ratio; 0: it does not */
+    int32_t patches;   /* NaFlex: the most patches of an image; 0: not NaFlex */
+    int64_t pixels[2]; /* the least and most pixels of an image that keeps its aspect ratio; 0: it does not */
 } classes[] = {
     {"ViT", RVIT_PROCESSOR_HF, RVIT_FILTER_BILINEAR, HALF, HALF, 224, 0, 0, 0, {0, 0}},
     {"DeiT", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, HALF, HALF, 256, 224, 0, 0, {0, 0}},
@@ -83,7 +83,7 @@ static rvit_status find_class(const rvit_config_reader *r, const rvit_json *root
     return RVIT_OK;
 }
 
-/* Images are prepared in an unsupported way. field: the field that says so. */
+/* Images are prepared in an unsupported way. field: the field that shows it. */
 static void set_other(const rvit_config_reader *r, const char *field, const char *text)
 {
     char where[RVIT_FACT_WHERE];
@@ -125,7 +125,7 @@ static rvit_status read_colours(const rvit_config_reader *r, const rvit_json *ro
     return RVIT_OK;
 }
 
-/* Filters have Pillow's numbers. */
+/* Filters are numbered as in Pillow. */
 static rvit_status read_filter(const rvit_config_reader *r, const rvit_json *root, const struct rvit_processor_class *class)
 {
     static const char *const others[] = {"nearest", "Lanczos", NULL, NULL, "box", "Hamming"};
@@ -197,7 +197,7 @@ static rvit_status read_crop(const rvit_config_reader *r, const rvit_json *root,
     return RVIT_OK;
 }
 
-/* Each image is resized to a size of its own that has so many pixels. */
+/* Each image is resized to its own size, within these limits on its pixels. */
 static rvit_status read_pixels(const rvit_config_reader *r, const rvit_json *root, const struct rvit_processor_class *class)
 {
     static const double whole[3] = {1, 0, 0};

@@ -1,4 +1,4 @@
-/* Checks that the quantization in a config is supported. The tensors show which layers have 8 bits, and their scales
+/* Checks that the quantization in a config is supported. The tensors show which layers are quantized, and their scales
    (quantized_tensors.h). */
 #include <string.h>
 
