@@ -1,14 +1,14 @@
-/* The probe op: one task per image and head. */
+/* The attention_pool op: one task per image and head. */
 #include <string.h>
 
 #include "backend_cpu/cpu.h"
 
-typedef struct probe_job {
+typedef struct attention_pool_job {
     const rvit_cpu_device *device;
     const rvit_attention_pool_args *args;
-} probe_job;
+} attention_pool_job;
 
-static void probe_head(const probe_job *job, int64_t image, int64_t head, float *scratch)
+static void attention_pool_head(const attention_pool_job *job, int64_t image, int64_t head, float *scratch)
 {
     const rvit_attention_pool_args *a = job->args;
     const rvit_cpu_range rows = rvit_cpu_image(rvit_cpu_at(a->cu_seqlens), image, a->rows, a->max_len);
@@ -33,20 +33,20 @@ static void probe_head(const probe_job *job, int64_t image, int64_t head, float 
         .out_dtype = a->out_dtype,
     };
     if (rows.len > 0)
-        job->device->kernels->probe(&tile, scratch);
+        job->device->kernels->attention_pool(&tile, scratch);
     else
         memset(tile.out, 0, (size_t)(a->head_dim * out_size));
 }
 
-static void probe_heads(void *context, int64_t begin, int64_t end, int thread)
+static void attention_pool_heads(void *context, int64_t begin, int64_t end, int thread)
 {
-    const probe_job *job = context;
+    const attention_pool_job *job = context;
     for (int64_t i = begin; i < end; i++)
-        probe_head(job, i / job->args->n_heads, i % job->args->n_heads, rvit_cpu_scratch(job->device, thread));
+        attention_pool_head(job, i / job->args->n_heads, i % job->args->n_heads, rvit_cpu_scratch(job->device, thread));
 }
 
 void rvit_cpu_attention_pool(rvit_cpu_device *device, const rvit_attention_pool_args *a)
 {
-    probe_job job = {device, a};
-    rvit_cpu_pool_run(device->pool, (int64_t)a->n_images * a->n_heads, 1, probe_heads, &job);
+    attention_pool_job job = {device, a};
+    rvit_cpu_pool_run(device->pool, (int64_t)a->n_images * a->n_heads, 1, attention_pool_heads, &job);
 }

@@ -1,4 +1,4 @@
-/* The received op (attention received by each key): one task per image, head and block of keys. */
+/* The attention_received op: one task per image, head and block of keys. */
 #include "backend_cpu/cpu.h"
 
 typedef struct received_job {

@@ -117,7 +117,7 @@ static void find_in_choice(const match_job *job, const match_image *m, int64_t f
     if (job->device->oracle)
         rvit_cpu_oracle_bipartite_match(&tile);
     else
-        job->device->kernels->match(&tile, rvit_cpu_scratch(job->device, thread));
+        job->device->kernels->bipartite_match(&tile, rvit_cpu_scratch(job->device, thread));
     for (int64_t i = 0; choice->first_b > 0 && i < n; i++)
         tile.best[i * m->step] += (int32_t)choice->first_b;
 }

@@ -14,7 +14,7 @@
 
 typedef struct rvit_cpu_thread_pool rvit_cpu_thread_pool;
 
-/* How linear.c split an op. The fields before the tiles, and the device, determine the tiles. */
+/* How linear.c split an op. The tiles depend only on the device and the fields before them. */
 typedef struct rvit_cpu_split {
     int64_t rows, columns, in_features;
     rvit_dtype dtype;
@@ -60,7 +60,7 @@ static inline void *rvit_cpu_at(rvit_view view)
     return view.buffer == NULL ? NULL : (char *)(uintptr_t)view.buffer->address + view.offset;
 }
 
-/* How many of n ascending row numbers are less than `row`. */
+/* The number of row numbers less than `row` in an ascending list of n. */
 static inline int64_t rvit_cpu_rows_below(const int32_t *rows, int64_t n, int64_t row)
 {
     int64_t begin = 0, end = n;
@@ -284,7 +284,7 @@ void rvit_cpu_cblas_open(void);
 #define RVIT_CPU_CBLAS_ROWS 64
 void rvit_cpu_cblas_linear(const rvit_cpu_kernels *kernels, const rvit_cpu_linear_tile *tile, float *scratch);
 
-/* Backend functions that have files of their own. */
+/* Backend functions that are in their own files. */
 rvit_status rvit_cpu_arrange_weight(rvit_stream *stream, rvit_op *linear);
 rvit_status rvit_cpu_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
 void rvit_cpu_buffer_destroy(rvit_buffer *buffer);

@@ -1,4 +1,4 @@
-/* The embed op: the input rows of the first block. Tap weights are computed in float64, sums in float32 (oracle: float64). */
+/* The embed op: the input rows of the first block. Tap weights are computed in float64, sums in float32 (in the oracle, float64). */
 #include "backend_cpu/cpu.h"
 
 typedef struct embed_job {

@@ -141,7 +141,7 @@ rvit_cpu_fused rvit_cpu_find_fused(const rvit_cpu_device *device, const rvit_op 
 #define REGION_CLOCKS 3000
 #define FAR_BYTES 8
 #define MOST_ROWS 128 /* of a tile */
-#define MOST_ROWS_ALONE 48
+#define MOST_ROWS_PER_THREAD 48
 /* Larger weights are loaded again for every tile, so tiles have more rows. They have fewer only where weights nearly fit and there are
    many threads, among which a few large tiles would not divide the rows evenly. Outside these bounds of rows per thread fusion was
    slower or was not measured. */
@@ -197,7 +197,7 @@ static int64_t tile_rows_if_near(rvit_cpu_device *device, const rvit_op *ops, co
     /* Also try one tile per thread if that is not many rows. Its register tiles are not full, but no thread has two tiles while others
        have one. With many threads the slowest one then takes longer (0.91 to 0.97 of the speed with 16). */
     const int64_t each = (rows + n_threads - 1) / n_threads;
-    if (n_threads < MANY_THREADS && each > RVIT_CPU_TILE_ROWS && each <= MOST_ROWS_ALONE)
+    if (n_threads < MANY_THREADS && each > RVIT_CPU_TILE_ROWS && each <= MOST_ROWS_PER_THREAD)
         try_tile_rows(device, ops, fused, rows, each, &best, &least);
     return best;
 }

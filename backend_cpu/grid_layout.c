@@ -33,7 +33,7 @@ static void position_of_group(const rvit_grid_layout_args *a, grid g, int64_t gr
     *x = left + inner % columns;
 }
 
-/* The inverse. */
+/* The inverse of position_of_group. */
 static int64_t group_at(const rvit_grid_layout_args *a, grid g, int64_t y, int64_t x)
 {
     const int64_t w = a->window;
@@ -66,14 +66,14 @@ static void fill_token_map(const rvit_grid_layout_args *a, grid g, int64_t image
     }
 }
 
-/* Of an image whose merge groups are begin .. end - 1 of the batch. */
+/* For an image with merge groups begin .. end - 1 of the batch. */
 static void fill_group_rows(const rvit_grid_layout_args *a, grid g, int64_t begin, int64_t end, int32_t *group_rows)
 {
     for (int64_t i = begin; i < end; i++)
         group_rows[i] = (int32_t)least(begin + group_at(a, g, (i - begin) / g.group_width, (i - begin) % g.group_width), end - 1);
 }
 
-/* Of an image whose first window has index `window` and whose rows are begin .. end - 1; returns its number of windows. */
+/* For an image with rows begin .. end - 1 and `window` as the index of its first window. Returns its number of windows. */
 static int64_t fill_windows(const rvit_grid_layout_args *a, grid g, int64_t window, int64_t begin, int64_t end, int32_t *window_cu_seqlens)
 {
     const int64_t w = a->window, down = (g.group_height + w - 1) / w, across = (g.group_width + w - 1) / w, n = down * across;

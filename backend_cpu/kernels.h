@@ -203,7 +203,7 @@ typedef struct rvit_cpu_attention_pool_tile {
     rvit_dtype dtype, out_dtype;
 } rvit_cpu_attention_pool_tile;
 
-/* Rows first .. end - 1 of the metric of match: the sum of a row's keys over the heads, scaled to length 1. */
+/* Rows first .. end - 1 of the metric of bipartite_match: the sum of a row's keys over the heads, scaled to length 1. */
 typedef struct rvit_cpu_metric_rows {
     const void *k;
     int64_t k_stride, n_heads, head_dim;
@@ -254,9 +254,9 @@ typedef struct rvit_cpu_kernels {
     int64_t (*quantize)(const rvit_cpu_quantize_rows *rows, float *scratch);
     void (*head)(const rvit_cpu_head_tile *tile, float *scratch);
     void (*pool)(const rvit_cpu_pool_tile *tile, float *scratch);
-    void (*probe)(const rvit_cpu_attention_pool_tile *tile, float *scratch);
+    void (*attention_pool)(const rvit_cpu_attention_pool_tile *tile, float *scratch);
     void (*metric)(const rvit_cpu_metric_rows *rows);
-    void (*match)(const rvit_cpu_bipartite_match_tile *tile, float *scratch);
+    void (*bipartite_match)(const rvit_cpu_bipartite_match_tile *tile, float *scratch);
     /* Copies n runs of `patch` pixels to F16 or BF16 rows, out_stride bytes apart. second: byte offset of the rounding errors; 0: not
        stored. */
     void (*cut)(const float *pixels, int64_t patch, int64_t n, rvit_dtype dtype, char *out, int64_t out_stride, int64_t second);

@@ -10,8 +10,8 @@
 #define ROWS RVIT_CPU_ATTENTION_QUERIES
 #define DIM RVIT_CPU_MAX_HEAD_DIM
 
-/* What a row adds to its logits and subtracts from its entries of d_out v^T: bias and 0 for a key, -lse and D for a query. A query
-   without weight, whose lse is -infinity, adds -infinity. */
+/* The numbers that a row adds to its logits and subtracts from its entries of d_out v^T: bias and 0 for a key, -lse and D for a query. A
+   query without weight, whose lse is -infinity, adds -infinity. */
 typedef struct numbers {
     float logit, delta;
 } numbers;

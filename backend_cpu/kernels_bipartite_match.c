@@ -1,11 +1,11 @@
-/* The kernels of match: the metric of rows, and the best partner of each row. Compiled once per instruction set. */
+/* The kernels of bipartite_match: the metric of rows, and the best partner of each row. Compiled once per instruction set. */
 #include <math.h>
 
 #include "backend_cpu/isa.h"
 #include "backend_cpu/gemm.h"
 
 _Static_assert(RVIT_CPU_MAX_MATCH_DIM *PANEL + TILE_ROWS * PANEL <= RVIT_CPU_SCRATCH_FLOATS,
-               "a panel of match must fit the scratch memory");
+               "a panel of bipartite_match must fit the scratch memory");
 
 INLINE void metric_of(const rvit_cpu_metric_rows *r, rvit_dtype dtype)
 {

@@ -1,4 +1,4 @@
-/* The kernels that have no file of their own (linear, layernorm, head, conversions), and the table of all kernels. Compiled once per
+/* The kernels without their own file (linear, layernorm, head, conversions), and the table of all kernels. Compiled once per
    instruction set, with RVIT_CPU_ISA defined as its name. */
 #include <math.h>
 
@@ -306,9 +306,9 @@ const rvit_cpu_kernels ISA_NAME(rvit_cpu_kernels) = {
     .quantize = ISA_NAME(rvit_cpu_quantize_kernel),
     .head = head,
     .pool = ISA_NAME(rvit_cpu_pool_kernel),
-    .probe = ISA_NAME(rvit_cpu_attention_pool_kernel),
+    .attention_pool = ISA_NAME(rvit_cpu_attention_pool_kernel),
     .metric = ISA_NAME(rvit_cpu_metric_kernel),
-    .match = ISA_NAME(rvit_cpu_bipartite_match_kernel),
+    .bipartite_match = ISA_NAME(rvit_cpu_bipartite_match_kernel),
     .cut = cut,
     .widen = widen,
     .narrow = narrow,

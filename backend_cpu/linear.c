@@ -8,7 +8,7 @@ typedef struct linear_job {
     rvit_cpu_linear_tile whole;                                       /* pointers at element 0 */
     int64_t rows, columns;                                            /* of the GEMM */
     int in_panels;                                                    /* the kernel takes weights in panels */
-    /* Tiles consist of whole units, groups of rows and panels of columns, split as evenly as possible. */
+    /* A tile has a multiple of row_unit rows (groups) and of column_unit columns (panels), as evenly as possible. */
     int row_unit, column_unit;
     int64_t most_groups, most_panels; /* of a tile */
     int64_t row_tiles, column_tiles;

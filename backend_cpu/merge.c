@@ -1,4 +1,4 @@
-/* The merge op: the weighted mean of each list of rows that match made. */
+/* The merge op: the weighted mean of each list of rows that bipartite_match made. */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Dispatch from an op to the function that runs it. */
 #include "backend_cpu/cpu.h"
 
-/* Returns 1 if the oracle has a function of its own for the op. */
+/* Returns 1 if the oracle has its own function for the op. */
 static int run_oracle(rvit_cpu_device *device, const rvit_op *op)
 {
     switch (op->type) {

@@ -1,6 +1,6 @@
-/* The oracle: straightforward reference implementations of linear, attention, received, rope, embed and head, in float64 and rounded
-   once at the end. Layernorm and quantize are in oracle_rows.c, the prune ops in oracle_prune.c, pool and probe in oracle_pool.c, the
-   gradient of attention in oracle_backward.c. All other ops are exact and need no reference. */
+/* The oracle: straightforward reference implementations of linear, attention, attention_received, rope, embed and head, in float64 and
+   rounded once at the end. Layernorm and quantize are in oracle_rows.c, the prune ops in oracle_prune.c, pool and attention_pool in
+   oracle_pool.c, the gradient of attention in oracle_backward.c. All other ops are exact and need no reference. */
 #include <string.h>
 
 #include "backend_cpu/oracle.h"

@@ -1,4 +1,4 @@
-/* The oracle of pool and probe. */
+/* The oracle of pool and attention_pool. */
 #include "backend_cpu/oracle.h"
 
 static void pool_image(const rvit_pool_args *a, int64_t image)
@@ -38,13 +38,13 @@ void rvit_cpu_oracle_pool(rvit_cpu_device *device, const rvit_pool_args *a)
     rvit_cpu_pool_run(device->pool, job.rows, 1, pool_images, &job);
 }
 
-static double probe_logit(const rvit_attention_pool_args *a, int64_t row, int64_t head)
+static double attention_pool_logit(const rvit_attention_pool_args *a, int64_t row, int64_t head)
 {
     const float *logits = rvit_cpu_at(a->logits), *sizes = rvit_cpu_at(a->sizes);
     return logits[row * a->logits_stride + head] + (sizes != NULL ? log(sizes[row]) : 0.0);
 }
 
-static void probe_head(const rvit_attention_pool_args *a, int64_t image, int64_t head)
+static void attention_pool_head(const rvit_attention_pool_args *a, int64_t image, int64_t head)
 {
     enum { COLUMNS = 256 };
     const void *x = rvit_cpu_at(a->x), *weight = rvit_cpu_at(a->weight);
@@ -54,17 +54,17 @@ static void probe_head(const rvit_attention_pool_args *a, int64_t image, int64_t
     const int64_t end = rows.begin + rows.len, column = head * a->head_dim;
     double largest = -INFINITY, total = 0.0, out[RVIT_CPU_MAX_PROBE_DIM] = {0};
     for (int64_t row = rows.begin; row < end; row++)
-        largest = fmax(largest, probe_logit(a, row, head));
+        largest = fmax(largest, attention_pool_logit(a, row, head));
     const double base = largest == -INFINITY ? 0.0 : largest;
     for (int64_t row = rows.begin; row < end; row++)
-        total += exp(probe_logit(a, row, head) - base);
+        total += exp(attention_pool_logit(a, row, head) - base);
     for (int64_t row = rows.begin; probs != NULL && row < end; row++)
-        probs[row * a->n_heads + head] = total > 0.0 ? (float)(exp(probe_logit(a, row, head) - base) / total) : 0.0f;
+        probs[row * a->n_heads + head] = total > 0.0 ? (float)(exp(attention_pool_logit(a, row, head) - base) / total) : 0.0f;
     for (int64_t first = 0; total > 0.0 && first < a->dim; first += COLUMNS) {
         double sums[COLUMNS] = {0};
         const int64_t n = a->dim - first < COLUMNS ? a->dim - first : COLUMNS;
         for (int64_t row = rows.begin; row < end; row++) {
-            const double p = exp(probe_logit(a, row, head) - base) / total;
+            const double p = exp(attention_pool_logit(a, row, head) - base) / total;
             for (int64_t i = 0; i < n; i++)
                 sums[i] += p * load(x, row * a->dim + first + i, a->dtype);
         }
@@ -78,16 +78,16 @@ static void probe_head(const rvit_attention_pool_args *a, int64_t image, int64_t
     }
 }
 
-static void probe_heads(void *context, int64_t begin, int64_t end, int thread)
+static void attention_pool_heads(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const rvit_attention_pool_args *a = ((const oracle_job *)context)->args;
     for (int64_t i = begin; i < end; i++)
-        probe_head(a, i / a->n_heads, i % a->n_heads);
+        attention_pool_head(a, i / a->n_heads, i % a->n_heads);
 }
 
 void rvit_cpu_oracle_attention_pool(rvit_cpu_device *device, const rvit_attention_pool_args *a)
 {
     oracle_job job = {a, (int64_t)a->n_images * a->n_heads};
-    rvit_cpu_pool_run(device->pool, job.rows, 1, probe_heads, &job);
+    rvit_cpu_pool_run(device->pool, job.rows, 1, attention_pool_heads, &job);
 }

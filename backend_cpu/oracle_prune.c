@@ -1,4 +1,5 @@
-/* The oracle of select's inexact scores and fused tokens, of mean, match and merge. match sums float32 metrics in float64, rounded once. */
+/* The oracle of mean, bipartite_match and merge, and of select's inexact scores and fused tokens. bipartite_match sums float32 metrics in
+   float64, rounded once. */
 #include <string.h>
 
 #include "backend_cpu/oracle.h"

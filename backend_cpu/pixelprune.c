@@ -28,7 +28,7 @@ static int rows_similar(const rvit_pixelprune_args *a, const float *x, const flo
     return similar;
 }
 
-/* How the patch rows of an image's merge groups are arranged, relative to a group's first one. */
+/* Offsets between the patch rows of an image's merge groups, relative to the first patch row of a group. */
 typedef struct patch_order {
     int64_t line;        /* from the first patch row of one line of the group to the next line */
     int64_t left, above; /* back to the group on the left, and above */
@@ -101,7 +101,7 @@ static void mark_images(void *context, int64_t begin, int64_t end, int thread)
         const int64_t prefix = rows.len < a->n_prefix ? rows.len : a->n_prefix, past = rows.begin + rows.len;
         memset(job->keep + rows.begin, 1, (size_t)prefix);
         for (int64_t next = rows.begin + prefix; next < past; next += area) {
-            /* In raster order, even if windows reorder the rows. */
+            /* Visit groups in raster order, even if windows reorder the rows. */
             const int64_t row = job->group_rows == NULL || next / area >= a->rows / area
                                     ? next
                                     : rvit_cpu_clamp(job->group_rows[next / area] * area, rows.begin, past - 1);

@@ -1,4 +1,4 @@
-/* Programs: a copy of the ops, with the runs of ops to fuse. A launch holds the device's lock, so launches are serialised. */
+/* Programs: a copy of the ops, with the fused ops among them. A launch holds the device's lock, so launches are serialised. */
 #include <string.h>
 
 #include "backend_cpu/cpu.h"

@@ -4,7 +4,7 @@
 
 #include "backend_cpu/kernels.h"
 
-/* What the processor has and the system allows. A feature is set only if all earlier features that its kernels use are set. */
+/* Features that the processor has and the system allows. A feature is set only if all earlier features that its kernels use are set. */
 typedef struct rvit_cpu_features {
     int avx2;                     /* with FMA and F16C */
     int avx_vnni;                 /* vpdpbusd on 256 bits, without AVX-512 */

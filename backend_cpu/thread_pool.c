@@ -1,5 +1,5 @@
-/* A thread pool that lives as long as the device. A parallel region (one parallel loop) is cut into chunks, and each thread has a share
-   of them, in the order of the thread's index. A thread therefore meets the same rows in successive ops, while they are still in its
+/* A thread pool that lives as long as the device. A parallel region (one parallel loop) is split into chunks, and each thread has a share
+   of them, in the order of the thread's index. A thread therefore processes the same rows in successive ops, while they are still in its
    cache. A thread that has finished its share takes chunks of others. The caller works too and waits only for chunks that other threads
    have taken, so a thread that sleeps through a region delays nothing. In the child of a fork the threads do not exist: the caller runs
    every chunk, and no thread is woken or joined. */

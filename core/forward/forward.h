@@ -83,8 +83,7 @@ rvit_status rvit_forward_find_anchors(forward *f);
 rvit_pool_args rvit_forward_pool_of(const forward *f, rvit_pool_mode mode);
 /* Pools the rows for the head, unless it reads the CLS row. */
 rvit_status rvit_forward_pool_rows(forward *f);
-/* Attends to the normalised rows of each image with the query of attention pooling, to the wide array. probs: optional, as
- * rvit_attention_pool. */
+/* Attends to the normalised rows of each image with the query of attention pooling, to the wide array. probs: as rvit_attention_pool. */
 rvit_status rvit_forward_attention_pool(const forward *f, rvit_view probs);
 static inline int rvit_forward_wants(const forward *f, rvit_output output, int here)
 {

@@ -74,8 +74,8 @@ rvit_status rvit_file_scales_of(const rvit_checkpoint *checkpoint, int32_t block
     return input_scale(checkpoint, n, names, &out->input);
 }
 
-/* Folds a layer scale into the rows' scales; its sign goes into the quantized values. Rows that become tiny are zeros, so any scale will
- * do. */
+/* Folds a layer scale into the rows' scales; its sign goes into the quantized values. Rows that become tiny are zeros, so any scale
+   fits. */
 static rvit_status fold_layer_scale(const rvit_weights_loader *l, int32_t block, rvit_block_linear linear, float *scales)
 {
     const int64_t dim = l->model->info.dim;
