@@ -244,8 +244,8 @@ void rvit_cpu_bipartite_match(rvit_cpu_device *device, const rvit_bipartite_matc
     };
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): core refuses the op without */
     const int64_t rows = rvit_cpu_clamp(job.cu_seqlens[a->n_images], 0, a->rows);
-    const int64_t row_least = 32768 / ((int64_t)a->n_heads * a->head_dim) + 1;
-    rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, row_least), metric_rows, &job);
+    const int64_t row_min = 32768 / ((int64_t)a->n_heads * a->head_dim) + 1;
+    rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, row_min), metric_rows, &job);
     const int n_threads = rvit_cpu_pool_threads(device->pool);
     while (n_threads > 1 && job.n_parts * a->n_images < 3 * (int64_t)n_threads && a->max_len / 2 / (job.n_parts + 1) >= PART_ROWS)
         job.n_parts++;

@@ -134,22 +134,21 @@ rvit_cpu_fused rvit_cpu_find_fused(const rvit_cpu_device *device, const rvit_op 
 
 /* When fusion is faster, and with how many rows per tile: measured on a Xeon with AMX, 2 and 16 threads (bench/notes/cpu.md). */
 
-/* Weights of this many bytes stay in the L2 cache from tile to tile. */
-#define NEAR_WEIGHTS (3 << 19)
-/* For such weights a cost model decides, in clocks of one thread: each parallel region costs REGION_CLOCKS per thread to wait for, and
-   FAR_BYTES bytes per clock move between the L2 cache and the caches behind it. */
+/* Up to this many bytes of weights stay in the L2 cache from tile to tile. */
+#define L2_WEIGHTS (3 << 19)
+/* For such weights a cost model decides, in clocks of one thread: waiting for a parallel region costs REGION_CLOCKS per thread, and
+   L2_BYTES bytes per clock move between the L2 cache and the next cache level. */
 #define REGION_CLOCKS 3000
-#define FAR_BYTES 8
-#define MOST_ROWS 128 /* of a tile */
-#define MOST_ROWS_PER_THREAD 48
-/* Larger weights are loaded again for every tile, so tiles have more rows. They have fewer only where weights nearly fit and there are
-   many threads, among which a few large tiles would not divide the rows evenly. Outside these bounds of rows per thread fusion was
-   slower or was not measured. */
-#define FAR_WEIGHTS (4 << 20)
-#define NEARLY_NEAR_WEIGHTS (2 << 20)
-#define LEAST_ROWS_EACH 64
-#define FEW_ROWS_EACH 128
-#define MOST_ROWS_EACH 1024
+#define L2_BYTES 8
+#define MAX_TILE_ROWS 128    /* of a tile */
+#define MAX_ROWS_ONE_TILE 48 /* per thread, with one tile each */
+/* Larger weights are loaded again for every tile, so tiles have 64 rows. They have 32 if weights nearly fit and there are few rows for many
+   threads, because larger tiles would not divide the rows evenly. Outside these bounds fusion was slower or was not measured. */
+#define MAX_WEIGHTS (4 << 20)
+#define NEARLY_L2_WEIGHTS (2 << 20)
+#define MIN_ROWS_PER_THREAD 64
+#define FEW_ROWS_PER_THREAD 128
+#define MAX_ROWS_PER_THREAD 1024
 #define MANY_THREADS 8
 
 /* Bytes per row that an op reads and writes. */
@@ -164,49 +163,49 @@ static int64_t row_bytes(const rvit_op *op, int64_t capacity)
     return bytes;
 }
 
-/* Updates *best and *least if this tile size takes fewer clocks. */
+/* Updates *best and *fewest if this tile size takes fewer clocks. */
 static void try_tile_rows(rvit_cpu_device *device, const rvit_op *ops, const rvit_cpu_fused *fused, int64_t rows, int64_t tile_rows,
-                          int64_t *best, int64_t *least)
+                          int64_t *best, int64_t *fewest)
 {
     const int64_t n_threads = rvit_cpu_pool_threads(device->pool);
-    const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows, taken = (row_tiles + n_threads - 1) / n_threads;
+    const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows, tiles_per_thread = (row_tiles + n_threads - 1) / n_threads;
     int64_t gemm_clocks = 0;
     for (int32_t i = 0; i < fused->length; i++)
         if (ops[i].type == RVIT_OP_LINEAR)
             gemm_clocks += rvit_cpu_linear_row_tile_clocks(device, &ops[i].linear, tile_rows < rows ? tile_rows : rows);
-    const int64_t clocks = n_threads * REGION_CLOCKS + fused->weights / FAR_BYTES + (2 * taken + 1) * gemm_clocks / 2;
-    if (clocks < *least) {
-        *least = clocks;
+    const int64_t clocks = n_threads * REGION_CLOCKS + fused->weights / L2_BYTES + (2 * tiles_per_thread + 1) * gemm_clocks / 2;
+    if (clocks < *fewest) {
+        *fewest = clocks;
         *best = tile_rows;
     }
 }
 
 /* Without fusion each thread reads some columns of each weight, and each op is a parallel region. With fusion each thread reads all
    weights once per tile, and the last thread ends half a tile after the others. */
-static int64_t tile_rows_if_near(rvit_cpu_device *device, const rvit_op *ops, const rvit_cpu_fused *fused, int64_t rows)
+static int64_t tile_rows_in_l2(rvit_cpu_device *device, const rvit_op *ops, const rvit_cpu_fused *fused, int64_t rows)
 {
     const int64_t n_threads = rvit_cpu_pool_threads(device->pool), capacity = rows_of(&ops[fused->length - 1])->capacity;
-    int64_t best = 0, least = fused->weights / n_threads / FAR_BYTES;
+    int64_t best = 0, fewest = fused->weights / n_threads / L2_BYTES;
     for (int32_t i = 0; i < fused->length; i++) {
-        least += n_threads * REGION_CLOCKS + rows * row_bytes(&ops[i], capacity) / n_threads / FAR_BYTES;
+        fewest += n_threads * REGION_CLOCKS + rows * row_bytes(&ops[i], capacity) / n_threads / L2_BYTES;
         if (ops[i].type == RVIT_OP_LINEAR)
-            least += rvit_cpu_linear_clocks(device, &ops[i].linear, rows);
+            fewest += rvit_cpu_linear_clocks(device, &ops[i].linear, rows);
     }
-    for (int64_t tile_rows = RVIT_CPU_TILE_ROWS; tile_rows <= MOST_ROWS; tile_rows += RVIT_CPU_TILE_ROWS)
-        try_tile_rows(device, ops, fused, rows, tile_rows, &best, &least);
+    for (int64_t tile_rows = RVIT_CPU_TILE_ROWS; tile_rows <= MAX_TILE_ROWS; tile_rows += RVIT_CPU_TILE_ROWS)
+        try_tile_rows(device, ops, fused, rows, tile_rows, &best, &fewest);
     /* Also try one tile per thread if that is not many rows. Its register tiles are not full, but no thread has two tiles while others
        have one. With many threads the slowest one then takes longer (0.91 to 0.97 of the speed with 16). */
     const int64_t each = (rows + n_threads - 1) / n_threads;
-    if (n_threads < MANY_THREADS && each > RVIT_CPU_TILE_ROWS && each <= MOST_ROWS_PER_THREAD)
-        try_tile_rows(device, ops, fused, rows, each, &best, &least);
+    if (n_threads < MANY_THREADS && each > RVIT_CPU_TILE_ROWS && each <= MAX_ROWS_ONE_TILE)
+        try_tile_rows(device, ops, fused, rows, each, &best, &fewest);
     return best;
 }
 
-static int64_t tile_rows_if_far(int64_t n_threads, int64_t rows, int64_t weights)
+static int64_t tile_rows_beyond_l2(int64_t n_threads, int64_t rows, int64_t weights)
 {
-    if (weights > FAR_WEIGHTS || rows < n_threads * LEAST_ROWS_EACH || rows > n_threads * MOST_ROWS_EACH)
+    if (weights > MAX_WEIGHTS || rows < n_threads * MIN_ROWS_PER_THREAD || rows > n_threads * MAX_ROWS_PER_THREAD)
         return 0;
-    return weights <= NEARLY_NEAR_WEIGHTS && n_threads >= MANY_THREADS && rows <= n_threads * FEW_ROWS_EACH ? 32 : 64;
+    return weights <= NEARLY_L2_WEIGHTS && n_threads >= MANY_THREADS && rows <= n_threads * FEW_ROWS_PER_THREAD ? 32 : 64;
 }
 
 int64_t rvit_cpu_choose_tile_rows(rvit_cpu_device *device, const rvit_op *ops, const rvit_cpu_fused *fused, int64_t rows)
@@ -217,9 +216,9 @@ int64_t rvit_cpu_choose_tile_rows(rvit_cpu_device *device, const rvit_op *ops, c
     for (int32_t i = 0; i < fused->length; i++)
         if (ops[i].type == RVIT_OP_LINEAR && !rvit_cpu_linear_is_tiled(device, &ops[i].linear))
             return 0;
-    if (fused->weights <= NEAR_WEIGHTS)
-        return tile_rows_if_near(device, ops, fused, rows);
-    return fused->length > 2 ? tile_rows_if_far(n_threads, rows, fused->weights) : 0;
+    if (fused->weights <= L2_WEIGHTS)
+        return tile_rows_in_l2(device, ops, fused, rows);
+    return fused->length > 2 ? tile_rows_beyond_l2(n_threads, rows, fused->weights) : 0;
 }
 
 typedef struct fused_job {

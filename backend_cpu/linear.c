@@ -10,7 +10,7 @@ typedef struct linear_job {
     int in_panels;                                                    /* the kernel takes weights in panels */
     /* A tile has a multiple of row_unit rows (groups) and of column_unit columns (panels), as evenly as possible. */
     int row_unit, column_unit;
-    int64_t most_groups, most_panels; /* of a tile */
+    int64_t max_groups, max_panels; /* of a tile */
     int64_t row_tiles, column_tiles;
     /* With out_dtype E4M3. */
     rvit_view saturated;
@@ -116,12 +116,12 @@ static rvit_cpu_split best_split(const linear_job *job)
 {
     const int64_t n_threads = rvit_cpu_pool_threads(job->device->pool);
     const int64_t groups = divide_up(job->rows, job->row_unit), panels = divide_up(job->columns, job->column_unit);
-    const int64_t least_rows = divide_up(groups, job->most_groups), least_columns = divide_up(panels, job->most_panels);
-    rvit_cpu_split best = {job->rows, job->columns, job->whole.in_features, job->whole.dtype, least_rows, least_columns, INT64_MAX};
-    for (int64_t rows = least_rows; rows <= groups && rows <= least_rows + 2 * n_threads; rows++)
+    const int64_t min_rows = divide_up(groups, job->max_groups), min_columns = divide_up(panels, job->max_panels);
+    rvit_cpu_split best = {job->rows, job->columns, job->whole.in_features, job->whole.dtype, min_rows, min_columns, INT64_MAX};
+    for (int64_t rows = min_rows; rows <= groups && rows <= min_rows + 2 * n_threads; rows++)
         for (int64_t rounds = 1; rounds <= 3; rounds++) {
             const int64_t wanted = divide_up(rounds * n_threads, rows), enough = wanted < panels ? wanted : panels;
-            const int64_t columns = enough > least_columns ? enough : least_columns;
+            const int64_t columns = enough > min_columns ? enough : min_columns;
             const int64_t taken = divide_up(rows * columns, n_threads);
             const int64_t clocks = (2 * taken + 3) * task_clocks(job, divide_up(groups, rows), divide_up(panels, columns)) / 2;
             if (clocks < best.clocks) {
@@ -155,14 +155,14 @@ static void choose_units(const rvit_cpu_kernels *kernels, linear_job *job)
     if (job->in_panels) {
         job->row_unit = kernels->panel_rows;
         job->column_unit = RVIT_CPU_PANEL_COLUMNS;
-        job->most_groups = L2_SHARE / (job->row_unit * job->whole.in_features * rvit_cpu_size(job->whole.dtype));
-        job->most_groups = job->most_groups < 2 ? 2 : job->most_groups;
-        job->most_panels = INT32_MAX;
+        job->max_groups = L2_SHARE / (job->row_unit * job->whole.in_features * rvit_cpu_size(job->whole.dtype));
+        job->max_groups = job->max_groups < 2 ? 2 : job->max_groups;
+        job->max_panels = INT32_MAX;
     } else {
         job->row_unit = kernels->rows;
         job->column_unit = kernels->columns;
-        job->most_groups = RVIT_CPU_LINEAR_ROWS / job->row_unit;
-        job->most_panels = RVIT_CPU_LINEAR_COLUMNS / job->column_unit;
+        job->max_groups = RVIT_CPU_LINEAR_ROWS / job->row_unit;
+        job->max_panels = RVIT_CPU_LINEAR_COLUMNS / job->column_unit;
     }
 }
 
@@ -238,7 +238,7 @@ void rvit_cpu_linear_row_tile(rvit_cpu_device *device, const rvit_op *op, int64_
 {
     const linear_job job = job_of(device, &op->linear, &op->hints);
     const int64_t panels = divide_up(job.columns, job.column_unit);
-    const int64_t most = (panels < job.most_panels ? panels : job.most_panels) * job.column_unit;
+    const int64_t most = (panels < job.max_panels ? panels : job.max_panels) * job.column_unit;
     for (int64_t column = 0; column < job.columns; column += most)
         compute_tile(&job, begin, end - begin, column, job.columns - column < most ? job.columns - column : most,
                      rvit_cpu_scratch(device, thread));

@@ -108,7 +108,7 @@ static void mass(const float *scores, const uint64_t *sorted, int64_t n, double 
 }
 
 /* The maximum number of rows kept of n competing rows (n >= 2); later buffers have room for no more. */
-static int64_t most_kept(const rvit_select_args *a, int64_t n)
+static int64_t max_kept(const rvit_select_args *a, int64_t n)
 {
     if (a->mode != RVIT_SELECT_SAMPLE)
         return n;
@@ -124,7 +124,7 @@ int rvit_cpu_mark_sums(const rvit_select_args *a, const float *scores, int64_t n
     uint32_t exponent = 1;
     const int kind = check(scores, n, &exponent);
     if (kind != RVIT_CPU_SELECT_FINE) {
-        const int64_t kept = most_kept(a, n);
+        const int64_t kept = max_kept(a, n);
         memset(keep, 1, (size_t)kept);
         memset(keep + kept, 0, (size_t)(n - kept));
         return kind;

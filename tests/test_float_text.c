@@ -28,7 +28,7 @@ static void expect(float value)
         strcat(wanted, ".0");
     *end = 0;
     assert_string_equal(found, wanted);
-    assert_true(strlen(found) + 2 <= FLOAT_TEXT_MOST);
+    assert_true(strlen(found) + 2 <= MAX_FLOAT_TEXT);
     assert_true(strtof(found, NULL) == value);
 }
 

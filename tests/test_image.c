@@ -539,7 +539,7 @@ static void test_reduced_jpeg(void **state)
 {
     (void)state;
     static const struct {
-        int32_t least_width, least_height, width, height;
+        int32_t min_width, min_height, width, height;
     } cases[] = {{1600, 10, 1600, 1072}, {800, 1, 800, 536}, {801, 536, 1600, 1072}, {400, 269, 800, 536},    {400, 268, 400, 268},
                  {200, 134, 200, 134},   {1, 1, 200, 134},   {0, 0, 1600, 1072},     {2000, 2000, 1600, 1072}};
     const rvit_image_recipe recipe = deit_recipe(112);
@@ -549,9 +549,9 @@ static void test_reduced_jpeg(void **state)
     static float values[2][3 * 112 * 112];
     write_bytes(file.data, file.size);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_true(image_load_reduced(path, cases[i].least_width, cases[i].least_height, &image, &error));
+        assert_true(image_load_reduced(path, cases[i].min_width, cases[i].min_height, &image, &error));
         if (image.width != cases[i].width || image.height != cases[i].height)
-            fail_msg("at least %d x %d: %d x %d", cases[i].least_width, cases[i].least_height, image.width, image.height);
+            fail_msg("at least %d x %d: %d x %d", cases[i].min_width, cases[i].min_height, image.width, image.height);
         image_free(&image);
     }
     rvit_image original = RVIT_IMAGE_INIT;

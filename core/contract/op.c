@@ -470,7 +470,7 @@ static rvit_status check_coordinate(const rvit_op *op, const char *name, float v
 static rvit_status prepare_pixelprune(rvit_op *op)
 {
     rvit_pixelprune_args *a = &op->pixelprune;
-    const int32_t most_channels = sizeof a->limits / sizeof *a->limits;
+    const int32_t max_channels = sizeof a->limits / sizeof *a->limits;
     RVIT_TRY(check_batch(op, a->n_images, a->max_len, a->rows));
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, MAX_PREFIX));
     RVIT_TRY(check_range(op, "merge", a->merge, 0, 2));
@@ -489,9 +489,9 @@ static rvit_status prepare_pixelprune(rvit_op *op)
         a->patch_rows = a->rows;
     if (a->channels == 0)
         a->channels = 1;
-    RVIT_TRY(check_range(op, "channels", a->channels, 1, most_channels));
+    RVIT_TRY(check_range(op, "channels", a->channels, 1, max_channels));
     RVIT_TRY(check_multiple(op, "columns", a->columns, a->channels));
-    for (int32_t c = 0; c < most_channels; c++)
+    for (int32_t c = 0; c < max_channels; c++)
         if (!(a->limits[c] >= 0.0f && isfinite(a->limits[c])) || (c >= a->channels && a->limits[c] != 0.0f))
             return rvit_fail(RVIT_INVALID_ARGUMENT, "pixelprune: limits[%d] is %g, expected %s", (int)c, (double)a->limits[c],
                              c < a->channels ? "a finite value of 0 or more" : "0 past the last channel");

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST = 1 << 16, NUMBER_SIZE = 12 };
+enum { MAX_CLASSES = 1 << 16, NUMBER_SIZE = 12 };
 
 /* The class that a member of the list names; -1: none. position: the member's index. */
 static int32_t number_of(const rvit_json *list, const rvit_json *value, int32_t position)
@@ -12,9 +12,9 @@ static int32_t number_of(const rvit_json *list, const rvit_json *value, int32_t 
         return position;
     int32_t number = 0;
     const char *at = value->key;
-    while (*at >= '0' && *at <= '9' && number < MOST)
+    while (*at >= '0' && *at <= '9' && number < MAX_CLASSES)
         number = 10 * number + (*at++ - '0');
-    return *at == '\0' && at != value->key && number < MOST ? number : -1;
+    return *at == '\0' && at != value->key && number < MAX_CLASSES ? number : -1;
 }
 
 /* Fills `out`, unless it is NULL. Returns the number of classes, or -1; *out_size: the size of the texts. */

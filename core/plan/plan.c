@@ -252,9 +252,9 @@ static int64_t rows_left(const rvit_prune_schedule *schedule, const int32_t *cou
 
 /* With a fixed batch the host knows the number of rows if all stages so far are exact. After stages that keep the k best, the rows nearly
    fill the capacity, so one dense GEMM over all rows is faster. */
-static rvit_segment segment_of(const rvit_session_plan *p, int32_t index, int32_t len, int64_t most_rows, int32_t exact)
+static rvit_segment segment_of(const rvit_session_plan *p, int32_t index, int32_t len, int64_t max_rows, int32_t exact)
 {
-    rvit_segment segment = {.max_len = len, .rows = most_rows, .reads_live = 1, .padding_rows = 1};
+    rvit_segment segment = {.max_len = len, .rows = max_rows, .reads_live = 1, .padding_rows = 1};
     if (p->desc.fixed_batch) {
         segment.reads_live = !exact;
         segment.padding_rows = index > 0 && p->schedule.select != RVIT_SELECT_TOP_K;
@@ -275,8 +275,8 @@ static rvit_status plan_segments(const rvit_model *m, rvit_session_plan *p)
 {
     const int32_t longest = unpruned_len(m, &p->desc);
     int32_t len = longest, exact = 1, *next_table = (void *)&p->stages[p->schedule.n_stages];
-    int64_t most_rows = p->desc.variable_resolution ? p->desc.max_tokens : (int64_t)p->desc.max_images * len;
-    p->segments[0] = segment_of(p, 0, len, most_rows, exact);
+    int64_t max_rows = p->desc.variable_resolution ? p->desc.max_tokens : (int64_t)p->desc.max_images * len;
+    p->segments[0] = segment_of(p, 0, len, max_rows, exact);
     for (int32_t i = 0; i < p->schedule.n_stages; i++) {
         if (ranks(p)) {
             RVIT_TRY(rvit_prune_counts(&p->schedule, i, len, next_table));
@@ -284,12 +284,12 @@ static rvit_status plan_segments(const rvit_model *m, rvit_session_plan *p)
             next_table += longest + 1;
         }
         if (p->desc.variable_resolution) {
-            most_rows = rows_left(&p->schedule, p->stages[i].count_table, m->info.n_prefix, p->desc.max_images, &p->segments[i], &len);
+            max_rows = rows_left(&p->schedule, p->stages[i].count_table, m->info.n_prefix, p->desc.max_images, &p->segments[i], &len);
         } else {
             len = tokens_left(&p->schedule, p->stages[i].count_table, m->info.n_prefix, len, &exact);
-            most_rows = (int64_t)p->desc.max_images * len;
+            max_rows = (int64_t)p->desc.max_images * len;
         }
-        p->segments[i + 1] = segment_of(p, i + 1, len, most_rows, exact);
+        p->segments[i + 1] = segment_of(p, i + 1, len, max_rows, exact);
     }
     return RVIT_OK;
 }
@@ -396,16 +396,16 @@ rvit_status rvit_session_recipe(const rvit_model *model, const rvit_session_desc
 /* Sets the limits: tau in the units of normalised pixels, times 1 + 2^-10 because normalised 8-bit values are rounded. */
 static rvit_status plan_limits(const rvit_model *m, const rvit_session_plan *p, rvit_pixelprune_args *args)
 {
-    const int32_t most_channels = sizeof args->limits / sizeof *args->limits;
+    const int32_t max_channels = sizeof args->limits / sizeof *args->limits;
     const double tau = p->schedule.tau;
     const float *std = takes_images(p) ? p->recipe.std : m->recipe.std;
     args->channels = 1;
     if (tau == 0.0)
         return RVIT_OK;
     args->channels = m->info.channels;
-    if (args->channels > most_channels)
+    if (args->channels > max_channels)
         return rvit_fail(RVIT_UNSUPPORTED, "prune desc: tau is %g, but the model takes %d channels, above 0 there may be %d", tau,
-                         (int)args->channels, (int)most_channels);
+                         (int)args->channels, (int)max_channels);
     for (int32_t c = 0; c < args->channels; c++) {
         const float of_channel = c < 3 ? std[c] : 0.0f;
         if (!(of_channel > 0.0f))

@@ -194,15 +194,15 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-rvit_status rvit_float16_bound(const rvit_device *device, const rvit_checkpoint *checkpoint, double *out_most, char where[RVIT_BOUND_NAME])
+rvit_status rvit_float16_bound(const rvit_device *device, const rvit_checkpoint *checkpoint, double *out_max, char where[RVIT_BOUND_NAME])
 {
     const rvit_vit_config *config = &checkpoint->config;
     const int64_t dim = config->info.dim, hidden = (config->info.gated ? 2 : 1) * (int64_t)config->info.mlp_dim, group = config->group_dim;
     const int64_t rows = larger(larger(3 * dim, hidden), config->map_mlp);
     rvit_model model = {.device = (rvit_device *)(uintptr_t)device, .info = config->info, .files = config->files};
     rvit_alloc *alloc = &model.device->alloc;
-    bounds r = {.l = {.checkpoint = checkpoint, .model = &model}, .most = out_most, .where = where};
-    *out_most = 0;
+    bounds r = {.l = {.checkpoint = checkpoint, .model = &model}, .most = out_max, .where = where};
+    *out_max = 0;
     where[0] = '\0';
     r.l.values = rvit_alloc_array(alloc, (size_t)larger(rows * dim, group * group), sizeof *r.l.values);
     r.l.more =

@@ -4,8 +4,8 @@
 
 #include <raggedvit/session.h>
 
-/* *out_most: the largest value that the model may store in 16 bits; where: its layer. */
+/* *out_max: the largest value that the model may store in 16 bits; where: its layer. */
 #define RVIT_BOUND_NAME 64
-rvit_status rvit_float16_bound(const rvit_device *device, const rvit_checkpoint *checkpoint, double *out_most, char where[RVIT_BOUND_NAME]);
+rvit_status rvit_float16_bound(const rvit_device *device, const rvit_checkpoint *checkpoint, double *out_max, char where[RVIT_BOUND_NAME]);
 
 #endif

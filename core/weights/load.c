@@ -404,7 +404,7 @@ static rvit_status walk(rvit_weights_loader *l)
 }
 
 /* Rows of the largest weight of a block. */
-static int64_t most_rows(const rvit_model *model)
+static int64_t max_rows(const rvit_model *model)
 {
     const int64_t qkv = 3 * (int64_t)model->info.dim, fc1 = (model->info.gated ? 2 : 1) * (int64_t)model->mlp_width;
     return qkv > fc1 ? qkv : fc1;
@@ -420,7 +420,7 @@ static rvit_status transfer(rvit_model *model, const rvit_checkpoint *checkpoint
     const size_t n = (size_t)l.largest;
     l.values = rvit_alloc_array(alloc, n, sizeof *l.values);
     l.more = rvit_alloc_array(alloc, n + ((size_t)model->info.n_prefix + 1) * (size_t)model->info.dim, sizeof *l.more);
-    l.scales = rvit_alloc_array(alloc, (size_t)most_rows(model), sizeof *l.scales);
+    l.scales = rvit_alloc_array(alloc, (size_t)max_rows(model), sizeof *l.scales);
     rvit_status status = l.values == NULL || l.more == NULL || l.scales == NULL ? RVIT_OUT_OF_HOST_MEMORY : RVIT_OK;
     if (status == RVIT_OK)
         status = rvit_buffer_create(model->device, l.size < STAGING_SIZE ? l.size : STAGING_SIZE, RVIT_BUFFER_UPLOAD, &l.staging);

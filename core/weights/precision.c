@@ -20,14 +20,14 @@ static const struct {
     {"deit_tiny_patch16_224", RVIT_PRECISION_INT8, -0.1, 1000},
     {"deit_tiny_patch16_224", RVIT_PRECISION_FP8, 0.3, 1000},
 };
-#define MOST_LOST 0.7
+#define MAX_LOSS 0.7
 
 static int is_fast(const rvit_device *device, rvit_dtype dtype)
 {
     return !device->widens || (device->info.native_dtypes >> dtype & 1) != 0;
 }
 
-#define F16_MOST 65000.0 /* below the largest value, 65504, because operands are rounded */
+#define MAX_F16 65000.0 /* below the largest value, 65504, because operands are rounded */
 
 /* The dtype of a model without quantization, or of its layers that are not quantized. */
 typedef struct wide_type {
@@ -47,8 +47,8 @@ static rvit_status find_wide(const rvit_device *device, const rvit_checkpoint *c
     double most;
     char where[RVIT_BOUND_NAME];
     RVIT_TRY(rvit_float16_bound(device, checkpoint, &most, where));
-    out->dtype = most <= F16_MOST ? RVIT_F16 : has_bf16 ? RVIT_BF16 : RVIT_F32;
-    if (most > F16_MOST)
+    out->dtype = most <= MAX_F16 ? RVIT_F16 : has_bf16 ? RVIT_BF16 : RVIT_F32;
+    if (most > MAX_F16)
         snprintf(out->reason, sizeof out->reason, "%s may reach %.3g, but float16 holds at most 65504", where, most);
     return RVIT_OK;
 }
@@ -80,9 +80,9 @@ static int passes(const rvit_model_info *info, rvit_precision precision, char re
     const char *name = rvit_enum_name(RVIT_ENUM_PRECISION, precision);
     for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)
         if (measured[i].precision == precision && strcmp(measured[i].architecture, info->architecture) == 0) {
-            const int good = measured[i].lost <= MOST_LOST;
+            const int good = measured[i].lost <= MAX_LOSS;
             snprintf(reason, 256, "%s changes the top-1 accuracy of %s by %+.1f points (%d images); the limit is %+.1f", name,
-                     info->architecture, -measured[i].lost, measured[i].n_images, -MOST_LOST);
+                     info->architecture, -measured[i].lost, measured[i].n_images, -MAX_LOSS);
             return good;
         }
     snprintf(reason, 256, "the accuracy of %s was not measured for %s", name, info->architecture);

@@ -7,7 +7,7 @@
 #include "rank.h"
 #include "session_results.h"
 
-enum { MOST_TOP = 100, RANKED = 1 << OUTPUT_CLASSES | 1 << OUTPUT_SCORES | 1 << OUTPUT_LABELS };
+enum { MAX_TOP = 100, RANKED = 1 << OUTPUT_CLASSES | 1 << OUTPUT_SCORES | 1 << OUTPUT_LABELS };
 
 uint64_t answer_now(void)
 {
@@ -51,7 +51,7 @@ static void write_labels(const struct results *self, uint8_t *out)
 static void write_scores(const struct results *self, uint8_t *out)
 {
     const int32_t n_classes = self->model->info.n_classes, top = self->model->top;
-    double scores[MOST_TOP];
+    double scores[MAX_TOP];
     for (int64_t i = 0; i < self->n; i++) {
         rank_scores(self->logits + i * n_classes, n_classes, self->ranked + i * top, top, scores);
         for (int32_t k = 0; k < top; k++, out += 4)

@@ -21,8 +21,8 @@ struct instance {
     TRITONBACKEND_ModelInstance *handle;
     struct model *model;
     struct engine *engine;
-    struct lane lanes[SETTINGS_MOST], small[SETTINGS_MOST]; /* lanes: for all runs; small: for runs that fit model->small */
-    struct request *requests;                               /* [n_slots] */
+    struct lane lanes[MAX_SETTINGS], small[MAX_SETTINGS]; /* lanes: for all runs; small: for runs that fit model->small */
+    struct request *requests;                             /* [n_slots] */
     uint32_t n_slots;
     struct batch_images batch_images;
     rvit_image *images;      /* [max_images], of a run */

@@ -90,8 +90,8 @@ static TRITONSERVER_Error *parse_all(struct settings *self, char *texts)
     for (char *text = strtok_r(texts, ";", &rest); text; text = strtok_r(NULL, ";", &rest)) {
         if (!text[strspn(text, blanks)])
             continue;
-        if (self->n == SETTINGS_MOST)
-            return invalid("parameter settings: more than %d policies, including that of 'policy'", SETTINGS_MOST);
+        if (self->n == MAX_SETTINGS)
+            return invalid("parameter settings: more than %d policies, including that of 'policy'", MAX_SETTINGS);
         struct setting *setting = &self->list[self->n++];
         *setting = (struct setting){.desc = RVIT_PRUNE_DESC_INIT};
         TRY(parse(setting, text));

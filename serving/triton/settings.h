@@ -16,10 +16,10 @@ struct setting {
     char text[128];
 };
 
-enum { SETTINGS_MOST = 16 };
+enum { MAX_SETTINGS = 16 };
 
 struct settings {
-    struct setting list[SETTINGS_MOST];
+    struct setting list[MAX_SETTINGS];
     int32_t n;
     char text[1024]; /* all settings, for messages: "l2 keep=0.5; none" */
 };

@@ -80,15 +80,15 @@ static bool begins_like_image(int folder, const char *name)
 
 static void report_skipped(const char *folder, const struct path_list *skipped, int32_t first)
 {
-    enum { MOST_NAMES = 8 };
+    enum { MAX_NAMES = 8 };
     char names[1024] = "";
     const int32_t n = skipped->n - first;
-    for (int32_t i = 0; i < n && i < MOST_NAMES; i++) {
+    for (int32_t i = 0; i < n && i < MAX_NAMES; i++) {
         const char *name = strrchr(skipped->paths[first + i], '/');
         append_text(names, sizeof names, "%s%s", i ? ", " : "", name ? name + 1 : skipped->paths[first + i]);
     }
-    if (n > MOST_NAMES)
-        append_text(names, sizeof names, " and %d more", n - MOST_NAMES);
+    if (n > MAX_NAMES)
+        append_text(names, sizeof names, " and %d more", n - MAX_NAMES);
     if (n > 0)
         complain(folder, "skipped, not %s: %s", n > 1 ? "images" : "an image", names);
 }

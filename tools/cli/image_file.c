@@ -14,8 +14,8 @@
 /* What the caller needs of an image. */
 struct wanted {
     bool size_only;
-    int32_t least_width, least_height; /* smallest acceptable size of the upright image; 0: full size */
-    const struct image_taker *taker;   /* NULL: out gets newly allocated memory */
+    int32_t min_width, min_height;   /* smallest acceptable size of the upright image; 0: full size */
+    const struct image_taker *taker; /* NULL: out gets newly allocated memory */
 };
 
 /* Hands over an image that had to be turned upright first. */
@@ -34,8 +34,8 @@ static bool decode(const void *data, size_t size, struct wanted wanted, struct i
     struct image_reader input = {.data = data,
                                  .size = size,
                                  .size_only = wanted.size_only,
-                                 .least_width = wanted.least_width,
-                                 .least_height = wanted.least_height,
+                                 .min_width = wanted.min_width,
+                                 .min_height = wanted.min_height,
                                  .taker = wanted.taker,
                                  .orientation = 1,
                                  .error = error};
@@ -98,9 +98,9 @@ bool image_load_to(const char *path, const struct image_taker *taker, struct ima
     return load(path, (struct wanted){.taker = taker}, NULL, error);
 }
 
-bool image_load_reduced(const char *path, int32_t least_width, int32_t least_height, struct image *out, struct image_error *error)
+bool image_load_reduced(const char *path, int32_t min_width, int32_t min_height, struct image *out, struct image_error *error)
 {
-    return load(path, (struct wanted){.least_width = least_width, .least_height = least_height}, out, error);
+    return load(path, (struct wanted){.min_width = min_width, .min_height = min_height}, out, error);
 }
 
 bool image_load_size(const char *path, int32_t *out_width, int32_t *out_height, struct image_error *error)

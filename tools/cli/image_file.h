@@ -18,7 +18,7 @@ bool image_load_to(const char *path, const struct image_taker *taker, struct ima
 bool image_decode_to(const void *data, size_t size, const struct image_taker *taker, struct image_error *error);
 /* Like image_load, but faster and with different values: a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size if that divides its width and
    height, at the smallest scale that is not below the given size. */
-bool image_load_reduced(const char *path, int32_t least_width, int32_t least_height, struct image *out, struct image_error *error);
+bool image_load_reduced(const char *path, int32_t min_width, int32_t min_height, struct image *out, struct image_error *error);
 /* Reads only the size of the upright image from the header. Rejects what image_load would reject. */
 bool image_load_size(const char *path, int32_t *out_width, int32_t *out_height, struct image_error *error);
 bool image_decode_size(const void *data, size_t size, int32_t *out_width, int32_t *out_height, struct image_error *error);

@@ -77,12 +77,12 @@ static void reduce(j_decompress_ptr jpeg, const struct image_reader *input)
 {
     const int64_t width = jpeg->image_width, height = jpeg->image_height;
     const bool swaps = orientation_swaps(input->orientation);
-    const int64_t least_width = swaps ? input->least_height : input->least_width;
-    const int64_t least_height = swaps ? input->least_width : input->least_height;
-    if (least_width <= 0 || least_height <= 0)
+    const int64_t min_width = swaps ? input->min_height : input->min_width;
+    const int64_t min_height = swaps ? input->min_width : input->min_height;
+    if (min_width <= 0 || min_height <= 0)
         return;
     for (int64_t factor = 2; factor <= 8; factor *= 2)
-        if (width % factor == 0 && height % factor == 0 && width >= factor * least_width && height >= factor * least_height)
+        if (width % factor == 0 && height % factor == 0 && width >= factor * min_width && height >= factor * min_height)
             jpeg->scale_denom = (unsigned)factor;
 }
 

@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #define MEMORY_EACH ((int64_t)2 << 20) /* average bytes per image, such as 900 x 776 pixels */
-#define LEAST_MEMORY ((int64_t)24 << 20)
-#define MOST_MEMORY ((int64_t)256 << 20)
+#define MIN_MEMORY ((int64_t)24 << 20)
+#define MAX_MEMORY ((int64_t)256 << 20)
 
 void image_plan_make(const rvit_image_recipe *recipe, const rvit_model_info *info, int32_t max_images, int32_t max_tokens,
                      int32_t max_patches, struct image_plan *out)
@@ -26,7 +26,7 @@ void image_plan_make(const rvit_image_recipe *recipe, const rvit_model_info *inf
         variable_resolution ? max_tokens : (int64_t)recipe->height * recipe->width / info->patch_size / info->patch_size + 1;
     const int64_t planes = 2 * (patches * info->patch_size * info->patch_size * 12 + (1 << 16));
     out->memory = max_images * MEMORY_EACH;
-    out->memory = out->memory < LEAST_MEMORY ? LEAST_MEMORY : out->memory > MOST_MEMORY ? MOST_MEMORY : out->memory;
+    out->memory = out->memory < MIN_MEMORY ? MIN_MEMORY : out->memory > MAX_MEMORY ? MAX_MEMORY : out->memory;
     out->memory = out->memory < planes ? planes : out->memory;
 }
 

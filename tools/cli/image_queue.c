@@ -7,7 +7,7 @@
 #include "image_file.h"
 #include "input_workers.h"
 
-enum { MOST_BATCHES = 4, EXTRA_ITEMS = 64, ALIGNMENT = 64 };
+enum { MAX_BATCHES = 4, EXTRA_ITEMS = 64, ALIGNMENT = 64 };
 
 /* Images are numbered. A thread takes the next one, reads its size, requests memory in a batch, and then decodes. Memory is assigned in the
    order of the numbers, by the thread whose turn it is (also for later threads) or by the caller who frees a batch. So a thread wakes up
@@ -18,10 +18,10 @@ struct image_queue {
     struct input_workers workers; /* its lock also protects the fields below */
     struct image_job **requests;  /* [n_jobs]: the request for image i is at i % n_jobs; NULL: none yet */
     int32_t n_jobs;               /* number of threads, each with one image */
-    struct image_batch batches[MOST_BATCHES];
+    struct image_batch batches[MAX_BATCHES];
     int32_t n_batches;
     int64_t n_opened, n_given; /* batches opened, and batches returned to the caller */
-    bool is_free[MOST_BATCHES];
+    bool is_free[MAX_BATCHES];
     int64_t turn;
 };
 
@@ -342,7 +342,7 @@ int image_queue_create(const struct inputs *inputs, const struct image_plan *pla
     int code = input_workers_open(&self->workers, inputs, overlaps, keeps_first);
     self->plan = plan;
     self->items_each = plan->max_images + EXTRA_ITEMS;
-    self->n_batches = n_sessions < MOST_BATCHES ? n_sessions : MOST_BATCHES;
+    self->n_batches = n_sessions < MAX_BATCHES ? n_sessions : MAX_BATCHES;
     self->n_jobs = input_workers_size(inputs, n_threads);
     self->requests = allocate((size_t)self->n_jobs, sizeof(struct image_job *));
     if (!self->requests)

@@ -9,11 +9,11 @@ struct image_reader {
     const uint8_t *data;
     size_t size, offset;
     bool size_only;
-    int32_t least_width, least_height; /* smallest acceptable size of the upright image; 0: full size */
-    const struct image_taker *taker;   /* receives the pixels; NULL: memory is allocated */
-    int orientation;                   /* set before image_reader_create */
-    bool is_taken;                     /* the taker owns the pixels of result */
-    struct image result;               /* not yet turned upright; owned unless is_taken */
+    int32_t min_width, min_height;   /* smallest acceptable size of the upright image; 0: full size */
+    const struct image_taker *taker; /* receives the pixels; NULL: memory is allocated */
+    int orientation;                 /* set before image_reader_create */
+    bool is_taken;                   /* the taker owns the pixels of result */
+    struct image result;             /* not yet turned upright; owned unless is_taken */
     struct image_error *error;
 };
 

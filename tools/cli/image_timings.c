@@ -5,7 +5,7 @@
 
 #include "progress.h"
 
-#define LEAST_SECONDS 1.0
+#define MIN_SECONDS 1.0
 
 /* Restarts at the first image with the same threads and memory. */
 static int open_again(struct classify *self)
@@ -44,7 +44,7 @@ static int run_decoded(struct classify *self, const struct decoded *batches, int
     const double begin = now();
     for (int64_t i = 0; status == RVIT_OK && n_batches > 0; i++) {
         const struct decoded *batch = &batches[i % n_batches];
-        const bool ends = now() - begin >= LEAST_SECONDS && n >= self->report.n_images;
+        const bool ends = now() - begin >= MIN_SECONDS && n >= self->report.n_images;
         if (n_pending == n_batches || ends) { /* wait for the previous run of this session */
             if (n_pending == 0)
                 break;

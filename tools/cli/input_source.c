@@ -12,7 +12,7 @@
 
 /* A JPEG is decoded at no less than this times its resized size, because the filter still passes some of the frequencies that libjpeg
    drops. */
-#define REDUCED_LEAST 3
+#define MIN_REDUCED_SCALE 3
 
 int input_source_open(const struct inputs *inputs, struct input_source *out)
 {
@@ -230,10 +230,10 @@ bool input_load_reduced(const char *path, const rvit_image_recipe *recipe, const
     rvit_image_geometry geometry = RVIT_IMAGE_GEOMETRY_INIT;
     if (!preprocess_image(recipe, original, NULL, &geometry, error))
         return false;
-    const int64_t least_width = REDUCED_LEAST * geometry.width, least_height = REDUCED_LEAST * geometry.height;
-    if (least_width > original->width || least_height > original->height)
+    const int64_t min_width = MIN_REDUCED_SCALE * geometry.width, min_height = MIN_REDUCED_SCALE * geometry.height;
+    if (min_width > original->width || min_height > original->height)
         return image_load(path, out, error);
-    return image_load_reduced(path, (int32_t)least_width, (int32_t)least_height, out, error);
+    return image_load_reduced(path, (int32_t)min_width, (int32_t)min_height, out, error);
 }
 
 static bool load(const struct inputs *inputs, struct nvjpeg_decoder *decoder, struct input_work *work, struct image *out,

@@ -3,14 +3,14 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#define MOST_THREADS 16 /* default limit */
+#define MAX_THREADS 16 /* default limit */
 
 int32_t input_workers_size(const struct inputs *inputs, int32_t n_threads)
 {
     if (n_threads == 0) {
         cpu_set_t mask;
         n_threads = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
-        n_threads = n_threads < MOST_THREADS ? n_threads : MOST_THREADS;
+        n_threads = n_threads < MAX_THREADS ? n_threads : MAX_THREADS;
     }
     return inputs->total > 0 && n_threads > inputs->total ? (int32_t)inputs->total : n_threads;
 }

@@ -9,7 +9,7 @@
 #include "input_workers.h"
 #include "lines.h"
 
-#define MOST_MEMORY ((int64_t)256 << 20) /* of images prepared ahead */
+#define MAX_MEMORY ((int64_t)256 << 20) /* of images prepared ahead */
 
 struct slot {
     bool is_done;
@@ -71,7 +71,7 @@ int inputs_start(struct inputs *in, int32_t n_threads, bool overlaps, int32_t ah
     int code = input_workers_open(&self->workers, in, overlaps, keeps_first);
     n_threads = input_workers_size(in, n_threads);
     self->image_length = 3 * (size_t)in->recipe->width * (size_t)in->recipe->height;
-    const int64_t most = MOST_MEMORY / (int64_t)(self->image_length * sizeof(float));
+    const int64_t most = MAX_MEMORY / (int64_t)(self->image_length * sizeof(float));
     self->n_slots = ahead < most ? ahead : most;
     if (self->n_slots <= n_threads)
         self->n_slots = n_threads + 1;

@@ -95,7 +95,7 @@ void json_print_close(json_t *object)
 
 void json_print_floats(const float *values, int32_t n)
 {
-    char text[256 * FLOAT_TEXT_MOST], *end = text;
+    char text[256 * MAX_FLOAT_TEXT], *end = text;
     putchar('[');
     for (int32_t i = 0; i < n; i++) {
         if (i > 0)
@@ -108,7 +108,7 @@ void json_print_floats(const float *values, int32_t n)
             end = text;
             print_slice(json_floats(values + i, 1), 1, 1); /* only its element */
         }
-        if (end - text > (ptrdiff_t)sizeof text - FLOAT_TEXT_MOST) {
+        if (end - text > (ptrdiff_t)sizeof text - MAX_FLOAT_TEXT) {
             fwrite(text, 1, (size_t)(end - text), stdout);
             end = text;
         }

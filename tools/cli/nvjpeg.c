@@ -15,7 +15,7 @@
 #include "plain_jpeg.h"
 
 /* Each thread has two buffers for an image, and nvJPEG one for its coefficients. */
-#define MOST_PIXELS ((int64_t)50 * 1000 * 1000)
+#define MAX_PIXELS ((int64_t)50 * 1000 * 1000)
 #define MARK 16 /* size in bytes */
 
 struct nvjpeg {
@@ -200,7 +200,7 @@ static struct outcome decode(struct nvjpeg_decoder *self, const void *data, cons
     const struct nvjpeg_library *library = &self->shared->library;
     struct outcome outcome = {.way = NVJPEG_BY_OTHERS};
     uint64_t address;
-    if ((int64_t)jpeg->width * jpeg->height > MOST_PIXELS)
+    if ((int64_t)jpeg->width * jpeg->height > MAX_PIXELS)
         return outcome;
     const struct tail tail = tail_of(3 * (int64_t)jpeg->width * jpeg->height);
     outcome.failed = "the device";
@@ -247,7 +247,7 @@ static struct outcome decode_to_host(struct nvjpeg_decoder *self, const void *da
 {
     const int64_t size = 3 * (int64_t)jpeg->width * jpeg->height;
     struct outcome outcome = {NVJPEG_BY_OTHERS, "the device", NVJPEG_ALLOCATOR_FAILURE};
-    if (size > 3 * MOST_PIXELS)
+    if (size > 3 * MAX_PIXELS)
         return (struct outcome){.way = NVJPEG_BY_OTHERS};
     if (!self || !grow(self, size + 3))
         return outcome;

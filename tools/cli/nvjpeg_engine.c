@@ -5,7 +5,7 @@
 
 #include <raggedvit/cuda.h>
 
-#define MOST_TOGETHER 32
+#define MAX_BATCH 32
 
 struct request {
     const unsigned char *data;
@@ -23,7 +23,7 @@ struct nvjpeg_engine {
     int n_initialised;    /* batch size that the state is initialised for; 0: none */
     pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t changed;
-    struct request *waiting[MOST_TOGETHER];
+    struct request *waiting[MAX_BATCH];
     int n_waiting;
     bool works; /* a thread is decoding the waiting requests */
 };
@@ -66,9 +66,9 @@ bool nvjpeg_engine_takes(const struct nvjpeg_engine *self, nvjpeg_stream stream,
 static int decode(struct nvjpeg_engine *self, struct request *const *requests, int n)
 {
     const struct nvjpeg_library *library = self->library;
-    const unsigned char *data[MOST_TOGETHER];
-    size_t sizes[MOST_TOGETHER];
-    struct nvjpeg_image images[MOST_TOGETHER];
+    const unsigned char *data[MAX_BATCH];
+    size_t sizes[MAX_BATCH];
+    struct nvjpeg_image images[MAX_BATCH];
     int status = NVJPEG_SUCCESS;
     for (int i = 0; i < n; i++) {
         data[i] = requests[i]->data;
@@ -89,7 +89,7 @@ static int decode(struct nvjpeg_engine *self, struct request *const *requests, i
 /* Called with the lock held; releases it while the engines work. */
 static void decode_waiting(struct nvjpeg_engine *self)
 {
-    struct request *requests[MOST_TOGETHER];
+    struct request *requests[MAX_BATCH];
     const int n = self->n_waiting;
     for (int i = 0; i < n; i++)
         requests[i] = self->waiting[i];
@@ -110,7 +110,7 @@ int nvjpeg_engine_decode(struct nvjpeg_engine *self, const void *data, size_t si
 {
     struct request request = {.data = data, .size = size, .image = image};
     pthread_mutex_lock(&self->lock);
-    while (self->n_waiting == MOST_TOGETHER)
+    while (self->n_waiting == MAX_BATCH)
         pthread_cond_wait(&self->changed, &self->lock);
     self->waiting[self->n_waiting++] = &request;
     while (!request.is_done) {

@@ -6,8 +6,8 @@
 
 #define TOOLKIT "/usr/local/cuda/lib64/"
 /* Before 12.1 it does not interpolate chroma, which changes colours at edges strongly. */
-#define LEAST_MAJOR 12
-#define LEAST_MINOR 1
+#define MIN_MAJOR 12
+#define MIN_MINOR 1
 
 static const char *const paths[] = {"libnvjpeg.so.13", "libnvjpeg.so.12", TOOLKIT "libnvjpeg.so.13", TOOLKIT "libnvjpeg.so.12"};
 enum { N_PATHS = sizeof paths / sizeof paths[0] };
@@ -66,7 +66,7 @@ static bool take_functions(void *library, const char *path, struct nvjpeg_functi
     for (int i = 0; i < N_FUNCTIONS; i++) {
         functions[i] = dlsym(library, names[i]);
         if (!functions[i]) {
-            snprintf(reason, size, "%s has no %s: CUDA %d.%d or later has it", path, names[i], LEAST_MAJOR, LEAST_MINOR);
+            snprintf(reason, size, "%s has no %s: CUDA %d.%d or later has it", path, names[i], MIN_MAJOR, MIN_MINOR);
             return false;
         }
     }
@@ -79,10 +79,10 @@ static bool create_handles(struct nvjpeg_library *self, char *reason, size_t siz
     const unsigned flags = NVJPEG_INTERPOLATES | NVJPEG_STRICT;
     int major = 0, minor = 0;
     if (self->call.nvjpegGetProperty(NVJPEG_MAJOR, &major) != NVJPEG_SUCCESS ||
-        self->call.nvjpegGetProperty(NVJPEG_MINOR, &minor) != NVJPEG_SUCCESS || major < LEAST_MAJOR ||
-        (major == LEAST_MAJOR && minor < LEAST_MINOR)) {
+        self->call.nvjpegGetProperty(NVJPEG_MINOR, &minor) != NVJPEG_SUCCESS || major < MIN_MAJOR ||
+        (major == MIN_MAJOR && minor < MIN_MINOR)) {
         snprintf(reason, size, "%s is version %d.%d; %d.%d or later is needed for the colours of libjpeg", self->name, major, minor,
-                 LEAST_MAJOR, LEAST_MINOR);
+                 MIN_MAJOR, MIN_MINOR);
         return false;
     }
     const int status = self->call.nvjpegCreateEx(NVJPEG_DEFAULT, NULL, NULL, flags, &self->cuda);

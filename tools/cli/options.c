@@ -145,9 +145,9 @@ static const struct option_row option_rows[] = {
 
     {.help = "pruning"},
     {"prune", "NAME", "pruning policy: %s (default: none). 'raggedvit policies' lists the options of each",
-     OPTION_CHOICE(T, prune.index, prune_name, 0, PRUNE_MOST_POLICIES - 1), .commands = RUNS},
+     OPTION_CHOICE(T, prune.index, prune_name, 0, PRUNE_MAX_POLICIES - 1), .commands = RUNS},
     {"prune", "NAME", "pruning policy, any but mask (default: l2). none times only the dense model",
-     OPTION_CHOICE(T, prune.index, prune_name, 0, PRUNE_MOST_POLICIES - 1), .commands = BENCH},
+     OPTION_CHOICE(T, prune.index, prune_name, 0, PRUNE_MAX_POLICIES - 1), .commands = BENCH},
     OPTION_PRUNE_ROWS(T, prune.desc, TIMES),
     {"mask", "FILE",
      "patches to keep: a NumPy array of uint8 or bool, [patches], [images, patches] or [stages, images, patches]; JSON with a list per "

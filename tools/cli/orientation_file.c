@@ -6,10 +6,10 @@
 
 #include <zlib.h>
 
-/* Pillow's limits for PNG texts: of one text and of all unpacked texts. LEAST_TEXT is added for each text. */
-#define MOST_TEXT ((size_t)1 << 20)
-#define MOST_TEXTS ((size_t)64 << 20)
-#define LEAST_TEXT ((size_t)1 << 10)
+/* Pillow's limits for PNG texts: of one text and of all unpacked texts. MIN_TEXT is added for each text. */
+#define MAX_TEXT ((size_t)1 << 20)
+#define MAX_TEXTS ((size_t)64 << 20)
+#define MIN_TEXT ((size_t)1 << 10)
 
 struct part {
     const uint8_t *data;
@@ -109,20 +109,20 @@ static uint32_t big_32(const uint8_t *data)
 /* Unpacks a compressed text. Returns false if it is damaged or too long, or if out of memory. */
 static bool unpack(struct metadata *self, const uint8_t *data, size_t size, struct part *out)
 {
-    if (self->unpacked >= MOST_TEXTS)
+    if (self->unpacked >= MAX_TEXTS)
         return false;
-    uint8_t *text = malloc(MOST_TEXT);
-    z_stream stream = {.next_in = (Bytef *)(uintptr_t)data, .avail_in = (uInt)size, .next_out = text, .avail_out = (uInt)MOST_TEXT};
+    uint8_t *text = malloc(MAX_TEXT);
+    z_stream stream = {.next_in = (Bytef *)(uintptr_t)data, .avail_in = (uInt)size, .next_out = text, .avail_out = (uInt)MAX_TEXT};
     if (!text || inflateInit(&stream) != Z_OK) {
         free(text);
         self->out_of_memory = true;
         return false;
     }
     const int status = inflate(&stream, Z_SYNC_FLUSH);
-    const size_t n = MOST_TEXT - stream.avail_out;
+    const size_t n = MAX_TEXT - stream.avail_out;
     (void)inflateEnd(&stream);
-    self->unpacked += n + LEAST_TEXT;
-    if (status == Z_STREAM_END || ((status == Z_OK || status == Z_BUF_ERROR) && n < MOST_TEXT)) {
+    self->unpacked += n + MIN_TEXT;
+    if (status == Z_STREAM_END || ((status == Z_OK || status == Z_BUF_ERROR) && n < MAX_TEXT)) {
         set(out, text, n, text);
         return true;
     }

@@ -11,14 +11,14 @@
 #include <unistd.h>
 
 /* More than a command opens at the same time. */
-enum { MOST_OPEN = 8 };
+enum { MAX_OPEN = 8 };
 
 /* Names of temporary files. Taking a name out, also in a signal handler of any thread, means removing the file or having renamed it. */
-static _Atomic(char *) temporaries[MOST_OPEN];
+static _Atomic(char *) temporaries[MAX_OPEN];
 
 static void on_signal(int number)
 {
-    for (int i = 0; i < MOST_OPEN; i++) {
+    for (int i = 0; i < MAX_OPEN; i++) {
         char *name = atomic_exchange(&temporaries[i], NULL);
         if (name)
             (void)unlink(name);
@@ -93,7 +93,7 @@ static char *temporary_name(const char *path)
 static char *take_slot(struct output_file *self)
 {
     char *name = temporary_name(self->path);
-    for (int i = 0; i < MOST_OPEN && name; i++) {
+    for (int i = 0; i < MAX_OPEN && name; i++) {
         char *none = NULL;
         if (atomic_compare_exchange_strong(&temporaries[i], &none, name)) {
             self->slot = i + 1;

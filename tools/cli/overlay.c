@@ -6,10 +6,10 @@
 
 #include "image_png.h"
 
-#define LEAST_SIZE 768 /* approximate length of the longer edge, in pixels */
-#define MOST_SIZE 1600
+#define MIN_SIZE 768 /* approximate length of the longer edge, in pixels */
+#define MAX_SIZE 1600
 #define LINES_PER_EDGE 800 /* pixels of the longer edge per pixel of line width */
-#define LEAST_GRID 6       /* patch size below which there are no lines between patches of the same kind */
+#define MIN_GRID 6         /* patch size below which there are no lines between patches of the same kind */
 
 enum { UNSEEN = -1, KEPT = 0 }; /* and stages from 1 */
 
@@ -109,7 +109,7 @@ static bool make_canvas(const struct overlay *overlay, struct canvas *out, struc
 {
     const struct image *image = overlay->image;
     const int32_t longer = image->width > image->height ? image->width : image->height;
-    const double scale = longer > MOST_SIZE ? (double)MOST_SIZE / longer : longer < LEAST_SIZE ? rint((double)LEAST_SIZE / longer) : 1;
+    const double scale = longer > MAX_SIZE ? (double)MAX_SIZE / longer : longer < MIN_SIZE ? rint((double)MIN_SIZE / longer) : 1;
     const int32_t width = scaled(image->width, scale), height = scaled(image->height, scale);
     *out = (struct canvas){.overlay = overlay};
     if (!preprocess_resize(image_whole(image), width, height, &out->image, error))
@@ -117,7 +117,7 @@ static bool make_canvas(const struct overlay *overlay, struct canvas *out, struc
     const rvit_image_geometry *plan = &overlay->geometry;
     const double patch = (double)overlay->patch_size * (double)width / (double)plan->width;
     out->line = scaled(longer, scale / LINES_PER_EDGE);
-    out->has_grid = patch >= LEAST_GRID * out->line;
+    out->has_grid = patch >= MIN_GRID * out->line;
     out->columns = make_axis(width, plan->width, plan->left, overlay->patch_size, overlay->columns);
     out->rows = make_axis(height, plan->height, plan->top, overlay->patch_size, overlay->rows);
     if (out->columns && out->rows)

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#define MOST_SCANS 100
+#define MAX_SCANS 100
 
 enum marker {
     SOF0 = 0xc0, /* baseline */
@@ -77,7 +77,7 @@ static bool read_segment(struct reader *self, int marker, const uint8_t *segment
     case SOF2:
         return read_frame(self, segment, length);
     case SOS:
-        return self->has_frame && ++self->n_scans <= MOST_SCANS && (self->out->is_grey || is_ycbcr(self));
+        return self->has_frame && ++self->n_scans <= MAX_SCANS && (self->out->is_grey || is_ycbcr(self));
     case DRI:
         self->restarts = length >= 2 && number(segment) > 0;
         return length == 2;

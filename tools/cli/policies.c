@@ -116,9 +116,9 @@ static json_t *policy_to_json(const rvit_prune_info *info)
 
 int run_policies(const struct options *options)
 {
-    struct listed policies[PRUNE_MOST_POLICIES];
+    struct listed policies[PRUNE_MAX_POLICIES];
     int32_t n = 0;
-    for (; n < PRUNE_MOST_POLICIES; n++) {
+    for (; n < PRUNE_MAX_POLICIES; n++) {
         policies[n].info = (rvit_prune_info)RVIT_PRUNE_INFO_INIT;
         if (rvit_prune_list(n, &policies[n].info) != RVIT_OK)
             break;

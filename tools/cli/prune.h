@@ -28,7 +28,7 @@ extern const struct prune_parameter prune_parameters[PRUNE_N_PARAMETERS];
 /* Default of a numeric parameter; negative if the policy has none. */
 double prune_default(const struct prune_parameter *parameter, const rvit_prune_info *policy);
 
-#define PRUNE_MOST_POLICIES 64
+#define PRUNE_MAX_POLICIES 64
 /* The name of a policy in the library's table, or NULL after the last. */
 const char *prune_name(int index);
 void prune_init(struct prune *out, rvit_prune_type type);

@@ -9,7 +9,7 @@
 
 /* Layers with a larger error of the weight, or of the output on the calibration images, are skipped. Rounding alone costs 0.01 to 0.02 in
    int8 and 0.04 in fp8. */
-#define MOST_ERROR 0.1
+#define MAX_ERROR 0.1
 
 static bool is_finite(const float *values, int64_t n)
 {
@@ -79,9 +79,9 @@ static void skip_layers(struct quantize *self)
         struct quantize_layer *layer = &self->layers[i];
         if (self->dtype == RVIT_E4M3 && layer->layer == RVIT_LAYER_PROJ)
             layer->skipped = "fp8 models compute proj in 16 bits";
-        else if (layer->weight_error > MOST_ERROR)
+        else if (layer->weight_error > MAX_ERROR)
             layer->skipped = "the weight's error is above 0.1";
-        else if (self->n_images > 0 && quantize_output_error(layer) > MOST_ERROR)
+        else if (self->n_images > 0 && quantize_output_error(layer) > MAX_ERROR)
             layer->skipped = "the output's error is above 0.1";
     }
     for (int32_t i = 0; i < self->n_layers; i++)

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SHARD_MOST 65536
+#define MAX_SHARDS 65536
 
 struct shard {
     int32_t index, n; /* n 0: no shards */

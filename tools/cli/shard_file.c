@@ -135,7 +135,7 @@ int shard_file_open(const char *path, struct shard_file *part)
         return bad(part, "is not the output of classify --json or --ndjson");
     if (json_unpack(part->run, "{s:{s:i, s:i}}", "shard", "index", &index, "n", &n) != 0)
         return bad(part, "is of a run without --shard");
-    if (n < 1 || n > SHARD_MOST || index < 0 || index >= n)
+    if (n < 1 || n > MAX_SHARDS || index < 0 || index >= n)
         return bad(part, "has an invalid \"shard\"");
     part->shard = (struct shard){index, n};
     const json_t *inputs = json_object_get(part->run, "inputs");

@@ -7,7 +7,7 @@
 #include "core/base/printable.h"
 #include "core/base/status.h"
 
-enum { MOST = 1 << 20, SHOWN_NAME = 64 };
+enum { MAX_VALUE = 1 << 20, SHOWN_NAME = 64 };
 
 const char *rvit_config_where(const rvit_config_reader *r, const char *field, char out[RVIT_FACT_WHERE])
 {
@@ -107,7 +107,7 @@ rvit_status rvit_config_object(const rvit_config_reader *r, const rvit_json *obj
 
 static int is_extent(const rvit_json *value, double *out)
 {
-    return value != NULL && is_number(value, out) && *out >= 1 && *out <= MOST && *out == floor(*out);
+    return value != NULL && is_number(value, out) && *out >= 1 && *out <= MAX_VALUE && *out == floor(*out);
 }
 
 rvit_status rvit_config_size(const rvit_config_reader *r, const rvit_json *object, const char *field, double out[2], int32_t *out_given)
@@ -137,7 +137,7 @@ rvit_status rvit_config_integer_fact(const rvit_config_reader *r, const rvit_jso
 {
     char where[RVIT_FACT_WHERE];
     int64_t value = -1;
-    RVIT_TRY(rvit_config_integer(r, object, field, 0, MOST, &value));
+    RVIT_TRY(rvit_config_integer(r, object, field, 0, MAX_VALUE, &value));
     if (value >= 0)
         rvit_facts_set(r->facts, fact, (double)value, rvit_config_where(r, field, where));
     return RVIT_OK;
