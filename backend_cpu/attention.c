@@ -59,9 +59,9 @@ static int64_t count_tiles(const attention_job *job, int64_t heads, int64_t max_
 {
     const int64_t unit = job->multiple < RVIT_CPU_ATTENTION_ROW_TILE ? 2 * job->multiple : job->multiple,
                   row_tiles = divide_up(max_len, unit);
-    const int64_t most = RVIT_CPU_ATTENTION_QUERIES / unit;
+    const int64_t max = RVIT_CPU_ATTENTION_QUERIES / unit;
     int64_t best = INT64_MAX, n_tiles = 1;
-    for (int64_t size = most < row_tiles ? most : row_tiles; size > 0; size--) {
+    for (int64_t size = max < row_tiles ? max : row_tiles; size > 0; size--) {
         const int64_t tiles = divide_up(row_tiles, size), time = divide_up(heads * tiles, n_threads) * (2 * size + 1);
         if (time < best) {
             best = time;

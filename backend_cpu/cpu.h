@@ -204,8 +204,8 @@ int rvit_cpu_pool_threads(const rvit_cpu_thread_pool *pool);
    thread: index of the thread and of its scratch memory. One call at a time: the caller holds the device's lock. */
 typedef void (*rvit_cpu_range_fn)(void *context, int64_t begin, int64_t end, int thread);
 void rvit_cpu_pool_run(rvit_cpu_thread_pool *pool, int64_t n, int64_t grain, rvit_cpu_range_fn fn, void *context);
-/* A grain of at least `least` that splits n items into a few more ranges than threads, for load balance. */
-int64_t rvit_cpu_grain(const rvit_cpu_thread_pool *pool, int64_t n, int64_t least);
+/* A grain of at least `min` that splits n items into a few more ranges than threads, for load balance. */
+int64_t rvit_cpu_grain(const rvit_cpu_thread_pool *pool, int64_t n, int64_t min);
 
 static inline float *rvit_cpu_scratch(const rvit_cpu_device *device, int thread)
 {

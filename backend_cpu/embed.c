@@ -83,6 +83,6 @@ void rvit_cpu_embed(rvit_cpu_device *device, const rvit_embed_args *a)
                      .prefix = rvit_cpu_at(a->prefix),
                      .table = rvit_cpu_at(a->table),
                      .out = rvit_cpu_at(a->out)};
-    const int64_t rows = rvit_cpu_live_rows(&a->rows), least = 16384 / a->dim + 1;
-    rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, least), embed_rows, &job);
+    const int64_t rows = rvit_cpu_live_rows(&a->rows), min = 16384 / a->dim + 1;
+    rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, min), embed_rows, &job);
 }

@@ -14,7 +14,7 @@ static grid grid_of(const rvit_grid_layout_args *a, const int32_t *grids, int64_
     return (grid){height * a->merge, width * a->merge, height, width};
 }
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -27,8 +27,8 @@ static void position_of_group(const rvit_grid_layout_args *a, grid g, int64_t gr
     *x = group % g.group_width;
     if (w == 0)
         return;
-    const int64_t top = group / (w * g.group_width) * w, lines = least(w, g.group_height - top), in_band = group - top * g.group_width;
-    const int64_t left = in_band / (lines * w) * w, columns = least(w, g.group_width - left), inner = in_band - left * lines;
+    const int64_t top = group / (w * g.group_width) * w, lines = min(w, g.group_height - top), in_band = group - top * g.group_width;
+    const int64_t left = in_band / (lines * w) * w, columns = min(w, g.group_width - left), inner = in_band - left * lines;
     *y = top + inner / columns;
     *x = left + inner % columns;
 }
@@ -39,7 +39,7 @@ static int64_t group_at(const rvit_grid_layout_args *a, grid g, int64_t y, int64
     const int64_t w = a->window;
     if (w == 0)
         return y * g.group_width + x;
-    const int64_t top = y / w * w, left = x / w * w, lines = least(w, g.group_height - top), columns = least(w, g.group_width - left);
+    const int64_t top = y / w * w, left = x / w * w, lines = min(w, g.group_height - top), columns = min(w, g.group_width - left);
     return top * g.group_width + left * lines + (y - top) * columns + x - left;
 }
 
@@ -70,7 +70,7 @@ static void fill_token_map(const rvit_grid_layout_args *a, grid g, int64_t image
 static void fill_group_rows(const rvit_grid_layout_args *a, grid g, int64_t begin, int64_t end, int32_t *group_rows)
 {
     for (int64_t i = begin; i < end; i++)
-        group_rows[i] = (int32_t)least(begin + group_at(a, g, (i - begin) / g.group_width, (i - begin) % g.group_width), end - 1);
+        group_rows[i] = (int32_t)min(begin + group_at(a, g, (i - begin) / g.group_width, (i - begin) % g.group_width), end - 1);
 }
 
 /* For an image with rows begin .. end - 1 and `window` as the index of its first window. Returns its number of windows. */
@@ -79,7 +79,7 @@ static int64_t fill_windows(const rvit_grid_layout_args *a, grid g, int64_t wind
     const int64_t w = a->window, down = (g.group_height + w - 1) / w, across = (g.group_width + w - 1) / w, n = down * across;
     for (int64_t i = 0; i < n && window + i <= a->max_windows; i++) {
         const int64_t group = group_at(a, g, i / across * w, i % across * w);
-        window_cu_seqlens[window + i] = (int32_t)least(begin + group * a->merge * a->merge, end);
+        window_cu_seqlens[window + i] = (int32_t)min(begin + group * a->merge * a->merge, end);
     }
     return n;
 }

@@ -53,6 +53,6 @@ void rvit_cpu_grid_rope(rvit_cpu_device *device, const rvit_grid_rope_args *a)
 {
     grid_rope_job job = {
         .args = a, .token_map = rvit_cpu_at(a->token_map), .frequencies = rvit_cpu_at(a->frequencies), .out = rvit_cpu_at(a->out)};
-    const int64_t rows = rvit_cpu_live_rows(&a->rows), least = 4096 / a->head_dim + 1;
-    rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, least), fill_rows, &job);
+    const int64_t rows = rvit_cpu_live_rows(&a->rows), min = 4096 / a->head_dim + 1;
+    rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, min), fill_rows, &job);
 }

@@ -55,6 +55,6 @@ void rvit_cpu_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *a)
 {
     layernorm_job job = job_of(device, a);
     const int64_t rows = a->x_rows > 0 ? rvit_cpu_live_rows(&a->rows) : 0;
-    const int64_t least = 2048 / (int64_t)a->dim + 1;
-    rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, least), layernorm_rows, &job);
+    const int64_t min = 2048 / (int64_t)a->dim + 1;
+    rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, min), layernorm_rows, &job);
 }

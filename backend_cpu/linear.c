@@ -238,9 +238,9 @@ void rvit_cpu_linear_row_tile(rvit_cpu_device *device, const rvit_op *op, int64_
 {
     const linear_job job = job_of(device, &op->linear, &op->hints);
     const int64_t panels = divide_up(job.columns, job.column_unit);
-    const int64_t most = (panels < job.max_panels ? panels : job.max_panels) * job.column_unit;
-    for (int64_t column = 0; column < job.columns; column += most)
-        compute_tile(&job, begin, end - begin, column, job.columns - column < most ? job.columns - column : most,
+    const int64_t max = (panels < job.max_panels ? panels : job.max_panels) * job.column_unit;
+    for (int64_t column = 0; column < job.columns; column += max)
+        compute_tile(&job, begin, end - begin, column, job.columns - column < max ? job.columns - column : max,
                      rvit_cpu_scratch(device, thread));
 }
 

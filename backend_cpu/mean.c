@@ -50,6 +50,6 @@ void rvit_cpu_mean(rvit_cpu_device *device, const rvit_mean_args *a)
         .chunks = ((int64_t)a->dim - a->first_column + MEAN_COLUMNS - 1) / MEAN_COLUMNS,
     };
     const int64_t tasks = a->n_images * job.chunks;
-    const int64_t least = 65536 / MEAN_COLUMNS / ((int64_t)a->max_len + 1) + 1;
-    rvit_cpu_pool_run(device->pool, tasks, rvit_cpu_grain(device->pool, tasks, least), mean_chunks, &job);
+    const int64_t min = 65536 / MEAN_COLUMNS / ((int64_t)a->max_len + 1) + 1;
+    rvit_cpu_pool_run(device->pool, tasks, rvit_cpu_grain(device->pool, tasks, min), mean_chunks, &job);
 }

@@ -77,6 +77,6 @@ void rvit_cpu_merge(rvit_cpu_device *device, const rvit_merge_args *a)
         .out_key_bias = rvit_cpu_at(a->out_key_bias),
     };
     const int64_t rows = a->x_rows > 0 ? rvit_cpu_live_rows(&a->rows) : 0;
-    const int64_t least = 16384 / (int64_t)a->dim + 1;
-    rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, least), merge_rows, &job);
+    const int64_t min = 16384 / (int64_t)a->dim + 1;
+    rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, min), merge_rows, &job);
 }

@@ -20,6 +20,6 @@ void rvit_cpu_pack(rvit_cpu_device *device, const rvit_pack_args *args)
 {
     rvit_pack_args a = *args;
     const int64_t rows = a.source_rows > 0 ? rvit_cpu_live_rows(&a.rows) : 0;
-    const int64_t least = 65536 / a.row_size + 1;
-    rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, least), pack_rows, &a);
+    const int64_t min = 65536 / a.row_size + 1;
+    rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, min), pack_rows, &a);
 }

@@ -32,7 +32,7 @@ static int rows_similar(const rvit_pixelprune_args *a, const float *x, const flo
 typedef struct patch_order {
     int64_t line;        /* from the first patch row of one line of the group to the next line */
     int64_t left, above; /* back to the group on the left, and above */
-    int64_t most;        /* the last patch row at which a group can begin; negative: there is none */
+    int64_t last;        /* the last patch row at which a group can begin; negative: there is none */
 } patch_order;
 
 static patch_order order_of(const rvit_pixelprune_args *a, rvit_cpu_position position)
@@ -59,8 +59,8 @@ static int similar(const pixelprune_job *job, const patch_order *order, int64_t 
 /* The first patch row of the group that reconstructs the group at this patch row. */
 static int64_t reconstruction(const pixelprune_job *job, const patch_order *order, int64_t patch_row)
 {
-    const int64_t at = rvit_cpu_clamp(patch_row, 0, order->most);
-    return job->sources == NULL ? at : rvit_cpu_clamp(job->sources[at], 0, order->most);
+    const int64_t at = rvit_cpu_clamp(patch_row, 0, order->last);
+    return job->sources == NULL ? at : rvit_cpu_clamp(job->sources[at], 0, order->last);
 }
 
 /* The first patch row of the group that predicts this one; its own if nothing does. */
@@ -80,9 +80,9 @@ static int keeps(const pixelprune_job *job, const int32_t *entry)
 {
     const rvit_cpu_position position = rvit_cpu_position_of(entry);
     const patch_order order = order_of(job->args, position);
-    if (order.most < 0)
+    if (order.last < 0)
         return 1;
-    const int64_t own = rvit_cpu_clamp(entry[0], 0, order.most), source = prediction(job, &order, position, own);
+    const int64_t own = rvit_cpu_clamp(entry[0], 0, order.last), source = prediction(job, &order, position, own);
     const int is_first = position.x < job->args->merge && position.y < job->args->merge;
     const int kept = is_first || !similar(job, &order, own, source);
     if (job->sources != NULL)

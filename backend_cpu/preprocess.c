@@ -46,9 +46,9 @@ static int32_t limit(int64_t value, int64_t low, int64_t high)
 static tap_range taps_of(const tile_axis *axis, int32_t i)
 {
     const int64_t n = axis->n_axis, at = axis->begin + i, rest = axis->n_words - 2 * n - at;
-    const int32_t first = limit(axis->words[at], 0, axis->in_size - 1), most = axis->in_size - first;
+    const int32_t first = limit(axis->words[at], 0, axis->in_size - 1), max = axis->in_size - first;
     const int64_t held = rest <= 0 ? 0 : (rest + n - 1) / n;
-    return (tap_range){first, limit(axis->words[n + at], 0, held < most ? held : most), axis->words + 2 * n + at};
+    return (tap_range){first, limit(axis->words[n + at], 0, held < max ? held : max), axis->words + 2 * n + at};
 }
 
 /* Returns 0 if the taps of the axis are not inside the staging buffer. */
@@ -65,17 +65,17 @@ static source source_of(const preprocess_job *job, const rvit_image_entry *entry
 {
     source s = {.e = *entry};
     const rvit_image_entry *e = &s.e;
-    const int64_t most = (int64_t)1 << 40;
+    const int64_t max = (int64_t)1 << 40;
     const int64_t begin = (int64_t)((uint64_t)e->offset_high << 32 | e->offset_low),
                   size = e->on_device ? job->args->pixels_size : 4 * job->n_words;
     s.plane = (int64_t)((uint64_t)e->plane_high << 32 | e->plane_low);
     const uint8_t *memory = e->on_device ? job->pixels : (const uint8_t *)job->words;
-    if (memory == NULL || begin < 0 || begin > size || s.plane < 0 || s.plane > most || e->width < 1 || e->height < 1 ||
+    if (memory == NULL || begin < 0 || begin > size || s.plane < 0 || s.plane > max || e->width < 1 || e->height < 1 ||
         e->width > RVIT_IMAGE_MAX_SIDE || e->height > RVIT_IMAGE_MAX_SIDE || e->stride < 0 || e->pixel_size < 1 || e->pixel_size > 4)
         return s;
     int64_t end = (int64_t)e->stride * (e->height - 1) + (int64_t)e->width * e->pixel_size;
     if (e->read == RVIT_IMAGE_READ_NV12)
-        end = rvit_cpu_clamp(s.plane + (int64_t)e->stride * ((e->height + 1) / 2 - 1) + (e->width + 1) / 2 * 2, end, most);
+        end = rvit_cpu_clamp(s.plane + (int64_t)e->stride * ((e->height + 1) / 2 - 1) + (e->width + 1) / 2 * 2, end, max);
     else if (e->read == RVIT_IMAGE_READ_F32 || e->read == RVIT_IMAGE_READ_F16)
         end += 2 * s.plane;
     else if (e->read != RVIT_IMAGE_READ_PACKED || limit(e->red, 0, e->pixel_size - 1) != e->red ||

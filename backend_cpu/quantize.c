@@ -49,6 +49,6 @@ void rvit_cpu_quantize_row_tile(rvit_cpu_device *device, const rvit_quantize_arg
 void rvit_cpu_quantize(rvit_cpu_device *device, const rvit_quantize_args *a)
 {
     quantize_job job = job_of(device, a);
-    const int64_t rows = rvit_cpu_live_rows(&a->rows), least = 8192 / (int64_t)a->columns + 1;
-    rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, least), quantize_rows, &job);
+    const int64_t rows = rvit_cpu_live_rows(&a->rows), min = 8192 / (int64_t)a->columns + 1;
+    rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, min), quantize_rows, &job);
 }

@@ -49,6 +49,6 @@ void rvit_cpu_rope(rvit_cpu_device *device, const rvit_rope_args *a)
                 .dtype = a->dtype,
             },
     };
-    const int64_t rows = rvit_cpu_live_rows(&a->rows), least = 16384 / ((int64_t)a->n_heads * a->head_dim) + 1;
-    rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, least), rotate_rows, &job);
+    const int64_t rows = rvit_cpu_live_rows(&a->rows), min = 16384 / ((int64_t)a->n_heads * a->head_dim) + 1;
+    rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, min), rotate_rows, &job);
 }

@@ -43,14 +43,14 @@ static void mark_best(const float *scores, int64_t n, int64_t k, uint8_t *keep)
 
 static void mark_threshold(const rvit_select_args *a, const float *scores, int64_t n, uint8_t *keep)
 {
-    const int64_t least = a->k_min < n ? a->k_min : n;
+    const int64_t min = a->k_min < n ? a->k_min : n;
     int64_t kept = 0;
     for (int64_t i = 0; i < n; i++) {
         keep[i] = scores[i] >= a->threshold;
         kept += keep[i];
     }
-    if (kept < least)
-        mark_best(scores, n, least, keep);
+    if (kept < min)
+        mark_best(scores, n, min, keep);
 }
 
 /* Marks the competing rows by their scores; returns the kind of error. */

@@ -63,6 +63,6 @@ void rvit_cpu_fuse(rvit_cpu_device *device, const rvit_select_args *a)
         .chunks = ((int64_t)a->fuse_dim + FUSE_COLUMNS - 1) / FUSE_COLUMNS,
     };
     const int64_t tasks = a->n_images * job.chunks;
-    const int64_t least = 65536 / FUSE_COLUMNS / ((int64_t)a->max_len + 1) + 1;
-    rvit_cpu_pool_run(device->pool, tasks, rvit_cpu_grain(device->pool, tasks, least), fuse_chunks, &job);
+    const int64_t min = 65536 / FUSE_COLUMNS / ((int64_t)a->max_len + 1) + 1;
+    rvit_cpu_pool_run(device->pool, tasks, rvit_cpu_grain(device->pool, tasks, min), fuse_chunks, &job);
 }

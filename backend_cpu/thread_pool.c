@@ -153,9 +153,9 @@ void rvit_cpu_pool_run(rvit_cpu_thread_pool *pool, int64_t n, int64_t grain, rvi
 {
     if (n <= 0)
         return;
-    const int64_t least = n / INT32_MAX + 1;
-    if (grain < least)
-        grain = least;
+    const int64_t min = n / INT32_MAX + 1;
+    if (grain < min)
+        grain = min;
     if (pool->n_threads == 1 || n <= grain) {
         for (int64_t begin = 0; begin < n; begin += grain)
             fn(context, begin, begin + grain < n ? begin + grain : n, 0);
@@ -196,14 +196,14 @@ void rvit_cpu_pool_run(rvit_cpu_thread_pool *pool, int64_t n, int64_t grain, rvi
     pthread_mutex_unlock(&pool->mutex);
 }
 
-int64_t rvit_cpu_grain(const rvit_cpu_thread_pool *pool, int64_t n, int64_t least)
+int64_t rvit_cpu_grain(const rvit_cpu_thread_pool *pool, int64_t n, int64_t min)
 {
     const int64_t n_threads = pool->n_threads;
-    int64_t chunks = n / least;
+    int64_t chunks = n / min;
     if (chunks > 8 * n_threads)
         chunks = 8 * n_threads;
     if (chunks <= 1 || n_threads == 1)
-        return n > least ? n : least;
+        return n > min ? n : min;
     if (chunks > n_threads)
         chunks -= chunks % n_threads;
     return (n + chunks - 1) / chunks;

@@ -56,6 +56,6 @@ void rvit_cpu_unpack(rvit_cpu_device *device, const rvit_unpack_args *a)
     };
     job.row_size = a->dim * job.element;
     const int64_t rows = rvit_cpu_live_rows(&a->destination_rows);
-    const int64_t least = 65536 / job.row_size + 1;
-    rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, least), unpack_rows, &job);
+    const int64_t min = 65536 / job.row_size + 1;
+    rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, min), unpack_rows, &job);
 }

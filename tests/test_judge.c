@@ -62,11 +62,11 @@ static void top_k_with_prefix(void **state)
     expect_margin(&j, 0, 1, 7.0 / 8);
 }
 
-/* A score below `least` counts as `least`. If no row is above the threshold, k_min rows are kept. */
+/* A score below min_scale counts as min_scale. If no row is above the threshold, k_min rows are kept. */
 static void score_threshold(void **state)
 {
     (void)state;
-    const struct judge_rule rule = {.mode = RVIT_SELECT_THRESHOLD, .threshold = -0.1, .least = 1, .k_min = 1};
+    const struct judge_rule rule = {.mode = RVIT_SELECT_THRESHOLD, .threshold = -0.1, .min_scale = 1, .k_min = 1};
     static const float scores[] = {-0.01f, -0.104f, -0.5f}, low[] = {-0.4f, -0.402f, -3};
     static const uint8_t right[] = {1, 0, 0}, close[] = {1, 1, 0}, far[] = {1, 0, 1}, other[] = {0, 1, 0};
     struct judgement j = judge(&rule, 3, scores, close, right);
@@ -116,7 +116,7 @@ static void samples(void **state)
 static void merges(void **state)
 {
     (void)state;
-    const struct judge_rule rule = {.n_prefix = 1, .merges = 1, .least = 1};
+    const struct judge_rule rule = {.n_prefix = 1, .merges = 1, .min_scale = 1};
     struct judge_rank ranks[MOST];
     const float near_one[] = {0, 0, 1, 0, 1, 0, 0, 1, 0.999f, 0.0447f};
     const float far_one[] = {0, 0, 1, 0, 1, 0, 0, 1, 0.6f, 0.8f};

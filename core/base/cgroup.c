@@ -127,7 +127,7 @@ static void visit_groups(const char *root, const char *controller, group_fn fn, 
 
 static void processors_of(const char *root, const char *folder, int version, void *context)
 {
-    int64_t *least = context, quota = 0, period = 0;
+    int64_t *min = context, quota = 0, period = 0;
     if (version == 2) {
         FILE *file = rvit_proc_open(root, folder, "cpu.max");
         char line[64] = "", *end = NULL;
@@ -145,15 +145,15 @@ static void processors_of(const char *root, const char *folder, int version, voi
     if (quota <= 0 || period <= 0) /* version 1: -1 means no quota */
         return;
     const int64_t processors = quota / period + (quota % period != 0);
-    if (processors < *least)
-        *least = processors;
+    if (processors < *min)
+        *min = processors;
 }
 
 int64_t rvit_cgroup_processors(const char *root)
 {
-    int64_t least = INT64_MAX;
-    visit_groups(root, "cpu", processors_of, &least);
-    return least;
+    int64_t min = INT64_MAX;
+    visit_groups(root, "cpu", processors_of, &min);
+    return min;
 }
 
 /* File names of one version of the memory controller. */
@@ -178,7 +178,7 @@ static int64_t left_of(int64_t limit, int64_t usage)
 }
 
 typedef struct memory_search {
-    int64_t swap_free, least;
+    int64_t swap_free, min;
 } memory_search;
 
 static void memory_of(const char *root, const char *folder, int version, void *context)
@@ -194,24 +194,24 @@ static void memory_of(const char *root, const char *folder, int version, void *c
     (void)rvit_proc_number(root, folder, "memory.stat", files->inactive_file, &inactive);
     const int64_t cache = active < 0 || inactive < 0 ? 0 : add(active, inactive);
     const int64_t used = left_of(usage, cache);
-    int64_t swap = search->swap_free, most = INT64_MAX;
+    int64_t swap = search->swap_free, max = INT64_MAX;
     if (rvit_proc_number(root, folder, files->swap_limit, "", &swap_limit) &&
         rvit_proc_number(root, folder, files->swap_usage, "", &swap_usage) && swap_limit >= 0 && swap_usage >= 0) {
         if (version == 1) /* the limit of memory and swap together */
-            most = left_of(swap_limit, left_of(swap_usage, cache));
+            max = left_of(swap_limit, left_of(swap_usage, cache));
         else if (left_of(swap_limit, swap_usage) < swap)
             swap = left_of(swap_limit, swap_usage);
     }
     const int64_t left = add(left_of(limit, used), swap);
-    if (left < most)
-        most = left;
-    if (most < search->least)
-        search->least = most;
+    if (left < max)
+        max = left;
+    if (max < search->min)
+        search->min = max;
 }
 
 int64_t rvit_cgroup_memory(const char *root, int64_t swap_free)
 {
     memory_search search = {swap_free, INT64_MAX};
     visit_groups(root, "memory", memory_of, &search);
-    return search.least;
+    return search.min;
 }

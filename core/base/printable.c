@@ -14,7 +14,7 @@ static int is_control(uint32_t code)
 /* The length of the printable UTF-8 sequence at text; 0 if it is a control character or not valid. */
 static size_t printable_length(const unsigned char *text)
 {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length: smaller codes have a shorter sequence */
+    static const uint32_t min[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length: smaller codes have a shorter sequence */
     const unsigned char c = text[0];
     const size_t length = c < 0x80 ? 1 : c < 0xc0 || c > 0xf4 ? 0 : c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
     uint32_t code = length == 1 ? c : c & (0x7fu >> length);
@@ -23,7 +23,7 @@ static size_t printable_length(const unsigned char *text)
             return 0;
         code = code << 6 | (text[i] & 0x3fu);
     }
-    return code < least[length] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) || is_control(code) ? 0 : length;
+    return code < min[length] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) || is_control(code) ? 0 : length;
 }
 
 /* Writes the next character, or its "\xNN", to piece. Returns its length in bytes. */

@@ -93,11 +93,11 @@ static int scores_cls(const rvit_select_args *a)
 
 /* Rules. They bound capacities so that no multiplication below overflows: rows < 2^31, elements of a row < 2^31. */
 
-static rvit_status check_range(const rvit_op *op, const char *name, int64_t value, int64_t least, int64_t most)
+static rvit_status check_range(const rvit_op *op, const char *name, int64_t value, int64_t min, int64_t max)
 {
-    if (value < least || value > most)
+    if (value < min || value > max)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is %lld, expected %lld..%lld", rvit_op_name(op->type), name, (long long)value,
-                         (long long)least, (long long)most);
+                         (long long)min, (long long)max);
     return RVIT_OK;
 }
 
@@ -268,8 +268,8 @@ static rvit_status prepare_preprocess(rvit_op *op)
     RVIT_TRY(check_range(op, "patch_size", a->patch_size, 2, 256));
     RVIT_TRY(check_multiple(op, "patch_size", a->patch_size, 2));
     RVIT_TRY(prepare_patches(op, a->dtype, 3 * a->patch_size * a->patch_size, &a->split, &a->out_stride));
-    const int64_t least = 4 * (RVIT_IMAGE_ENTRIES(a->n_images) + (int64_t)a->n_images * RVIT_IMAGE_ENTRY_WORDS);
-    RVIT_TRY(check_range(op, "source_size", a->source_size, least, RVIT_IMAGE_MAX_STAGING));
+    const int64_t min = 4 * (RVIT_IMAGE_ENTRIES(a->n_images) + (int64_t)a->n_images * RVIT_IMAGE_ENTRY_WORDS);
+    RVIT_TRY(check_range(op, "source_size", a->source_size, min, RVIT_IMAGE_MAX_STAGING));
     RVIT_TRY(check_multiple(op, "source_size", a->source_size, 16));
     return check_range(op, "pixels_size", a->pixels_size, 0, (int64_t)1 << 40);
 }
@@ -459,11 +459,11 @@ static rvit_status prepare_embed(rvit_op *op)
     return check_range(op, "table_width", a->table_width, 1, MAX_TABLE_SIDE);
 }
 
-static rvit_status check_coordinate(const rvit_op *op, const char *name, float value, float least)
+static rvit_status check_coordinate(const rvit_op *op, const char *name, float value, float min)
 {
-    if (!isfinite(value) || value < least)
+    if (!isfinite(value) || value < min)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is %g, expected a finite value%s", rvit_op_name(op->type), name, (double)value,
-                         least == 0 ? " of 0 or more" : "");
+                         min == 0 ? " of 0 or more" : "");
     return RVIT_OK;
 }
 

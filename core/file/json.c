@@ -180,10 +180,10 @@ static rvit_status read_integer(reader *r, const char *digits, rvit_json *value)
 {
     const int negative = *digits == '-';
     uint64_t n = 0;
-    const uint64_t most = (uint64_t)INT64_MAX + (uint64_t)negative;
+    const uint64_t max = (uint64_t)INT64_MAX + (uint64_t)negative;
     for (const char *c = digits + negative; c < r->text + r->at; c++) {
         const uint64_t digit = (uint64_t)(*c - '0');
-        if (n > (most - digit) / 10)
+        if (n > (max - digit) / 10)
             return fail_at(r, "integer out of range");
         n = 10 * n + digit;
     }

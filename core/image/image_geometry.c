@@ -88,9 +88,9 @@ rvit_status rvit_image_find_geometry(const rvit_image_recipe *recipe, int32_t pa
     return RVIT_OK;
 }
 
-static int32_t clamp(int64_t value, int32_t most)
+static int32_t clamp(int64_t value, int32_t max)
 {
-    return (int32_t)(value < 0 ? 0 : value > most ? most : value);
+    return (int32_t)(value < 0 ? 0 : value > max ? max : value);
 }
 
 void rvit_image_cover(rvit_staged_image *p, int32_t width, int32_t height)

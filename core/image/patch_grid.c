@@ -16,16 +16,16 @@ enum { MAX_PIXELS = 1 << 20, MAX_PATCH = 256 };
 
 static void naflex_grid(const rvit_image_recipe *recipe, int32_t height, int32_t width, int32_t *out_grid)
 {
-    double least = 1e-5 / 10, most = 100;
-    while (most - least >= 1e-5) {
-        const double scale = (least + most) / 2;
+    double min = 1e-5 / 10, max = 100;
+    while (max - min >= 1e-5) {
+        const double scale = (min + max) / 2;
         if (patches_at(scale, height, recipe->patch_size) * patches_at(scale, width, recipe->patch_size) <= recipe->max_patches)
-            least = scale;
+            min = scale;
         else
-            most = scale;
+            max = scale;
     }
-    out_grid[0] = (int32_t)patches_at(least, height, recipe->patch_size);
-    out_grid[1] = (int32_t)patches_at(least, width, recipe->patch_size);
+    out_grid[0] = (int32_t)patches_at(min, height, recipe->patch_size);
+    out_grid[1] = (int32_t)patches_at(min, width, recipe->patch_size);
 }
 
 /* The number of merge groups, of `size` pixels each, along a side. */

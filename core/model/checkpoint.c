@@ -124,11 +124,11 @@ static rvit_status load(rvit_checkpoint *checkpoint, const char *path, const rvi
     return RVIT_OK;
 }
 
-static rvit_status check_choice(const char *field, int value, int most)
+static rvit_status check_choice(const char *field, int value, int max)
 {
-    if (value >= 0 && value <= most)
+    if (value >= 0 && value <= max)
         return RVIT_OK;
-    return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: %s is %d, expected 0..%d", field, value, most);
+    return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: %s is %d, expected 0..%d", field, value, max);
 }
 
 static rvit_status check_desc(const rvit_checkpoint_desc *desc)

@@ -221,17 +221,17 @@ rvit_status rvit_family_detect(const rvit_tensor_set *set, char out_prefix[RVIT_
     out_prefix[0] = '\0';
     if (rvit_tensor_set_count(set) == 0)
         return rvit_fail(RVIT_BAD_FILE, "%s: the checkpoint holds no tensors", rvit_tensor_set_path(set));
-    match most = find_family(set, "");
+    match winner = find_family(set, "");
     while (extend_prefix(set, 0, prefix) && all_begin_with(set, prefix)) {
         const match m = find_family(set, prefix);
-        if (m.n_best > most.n_best) {
-            most = m;
+        if (m.n_best > winner.n_best) {
+            winner = m;
             memcpy(out_prefix, prefix, RVIT_NAME_PREFIX);
         }
     }
-    if (most.best == NULL)
+    if (winner.best == NULL)
         return fail_unknown(set);
-    *out_family = most.best;
-    log_match(set, out_prefix, &most);
+    *out_family = winner.best;
+    log_match(set, out_prefix, &winner);
     return RVIT_OK;
 }

@@ -236,17 +236,17 @@ static int32_t tokens_left(const rvit_prune_schedule *schedule, const int32_t *c
 static int64_t rows_left(const rvit_prune_schedule *schedule, const int32_t *counts, int32_t n_prefix, int64_t n_images,
                          const rvit_segment *before, int32_t *out_len)
 {
-    int32_t exact, most = 0;
+    int32_t exact, max = 0;
     int64_t above = 0;
     const int64_t longest = before->max_len, slope = tokens_left(schedule, counts, n_prefix, before->max_len, &exact);
     for (int32_t n = 1; n <= before->max_len; n++) {
         const int32_t left = tokens_left(schedule, counts, n_prefix, n, &exact);
-        most = left > most ? left : most;
+        max = left > max ? left : max;
         above = longest * left - slope * n > above ? longest * left - slope * n : above;
     }
-    const int64_t by_tokens = (slope * before->rows + n_images * above) / longest, by_images = n_images * most;
+    const int64_t by_tokens = (slope * before->rows + n_images * above) / longest, by_images = n_images * max;
     int64_t rows = before->rows < by_tokens ? before->rows : by_tokens;
-    *out_len = most;
+    *out_len = max;
     return rows < by_images ? rows : by_images;
 }
 
@@ -468,9 +468,9 @@ static void plan_windows(const rvit_model *model, rvit_session_plan *plan)
     if (window == 0)
         return;
     /* An image of n merge groups has most windows, (n + window - 1) / window, if it is one line of groups. */
-    const int64_t groups = plan->segments[0].rows / area, most = (groups + (window - 1) * plan->desc.max_images) / window;
+    const int64_t groups = plan->segments[0].rows / area, max = (groups + (window - 1) * plan->desc.max_images) / window;
     const int64_t len = window * window * area, longest = plan->segments[0].max_len;
-    plan->max_windows = (int32_t)(most < groups ? most : groups);
+    plan->max_windows = (int32_t)(max < groups ? max : groups);
     plan->window_len = (int32_t)(len < longest ? len : longest);
 }
 

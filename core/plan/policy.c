@@ -275,8 +275,8 @@ rvit_status rvit_prune_anchor_counts(const rvit_prune_schedule *schedule, int32_
     RVIT_TRY(rvit_prune_counts(schedule, 0, max_n, out_counts));
     for (int32_t n = 0; n <= max_n; n++) {
         /* An anchor and its neighbours are up to five of the kept rows. */
-        const int32_t most = out_counts[n] / 5, wanted = (int32_t)rint((double)out_counts[n] * schedule->alpha / 5.0);
-        out_counts[n] = wanted < most ? wanted : most;
+        const int32_t max = out_counts[n] / 5, wanted = (int32_t)rint((double)out_counts[n] * schedule->alpha / 5.0);
+        out_counts[n] = wanted < max ? wanted : max;
     }
     return RVIT_OK;
 }

@@ -35,7 +35,7 @@ static rvit_status check_table(const rvit_model *model)
 
 rvit_status rvit_variable_check(const rvit_model *model, const rvit_session_desc *desc)
 {
-    const int32_t side = model->info.merge, least = side > 0 ? side * side : model->info.n_prefix + 1;
+    const int32_t side = model->info.merge, min = side > 0 ? side * side : model->info.n_prefix + 1;
     if (!desc->variable_resolution) {
         if (side > 0)
             return rvit_fail(
@@ -52,9 +52,9 @@ rvit_status rvit_variable_check(const rvit_model *model, const rvit_session_desc
         return rvit_fail(RVIT_INVALID_ARGUMENT,
                          "session desc: %s is 1, but with variable_resolution the number of rows of a batch is not known",
                          desc->fixed_batch ? "fixed_batch" : "dense_fallback");
-    if (desc->max_len < least)
+    if (desc->max_len < min)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_len is %d, an image has %d tokens or more", (int)desc->max_len,
-                         (int)least);
+                         (int)min);
     if (desc->max_tokens < desc->max_len || desc->max_tokens >= INT32_MAX)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_tokens is %d, expected max_len (%d) or more, below %d",
                          (int)desc->max_tokens, (int)desc->max_len, INT32_MAX);

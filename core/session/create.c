@@ -117,22 +117,22 @@ rvit_status rvit_session_create(rvit_model *model, const rvit_session_desc *give
     return RVIT_OK;
 }
 
-static void raise_to(int64_t *most, int64_t size)
+static void raise_to(int64_t *max, int64_t size)
 {
-    if (*most < size)
-        *most = size;
+    if (*max < size)
+        *max = size;
 }
 
-/* Raises each size in *most to that of a session with this desc. */
-static rvit_status add_session(const rvit_model *model, const rvit_session_desc *desc, rvit_memory_info *most)
+/* Raises each size in *max to that of a session with this desc. */
+static rvit_status add_session(const rvit_model *model, const rvit_session_desc *desc, rvit_memory_info *max)
 {
     const rvit_session_plan *plan = NULL;
     RVIT_TRY(rvit_session_plan_create(model, desc, &plan));
-    raise_to(&most->device_size, plan->sizes[RVIT_ARENA_DEVICE]);
-    raise_to(&most->upload_size, plan->sizes[RVIT_ARENA_UPLOAD]);
-    raise_to(&most->readback_size, plan->sizes[RVIT_ARENA_READBACK]);
-    raise_to(&most->trace_size, plan->sizes[RVIT_ARENA_TRACE]);
-    raise_to(&most->host_size, (int64_t)sizeof(rvit_session) + plan->plan_size + plan->sizes[RVIT_ARENA_HOST]);
+    raise_to(&max->device_size, plan->sizes[RVIT_ARENA_DEVICE]);
+    raise_to(&max->upload_size, plan->sizes[RVIT_ARENA_UPLOAD]);
+    raise_to(&max->readback_size, plan->sizes[RVIT_ARENA_READBACK]);
+    raise_to(&max->trace_size, plan->sizes[RVIT_ARENA_TRACE]);
+    raise_to(&max->host_size, (int64_t)sizeof(rvit_session) + plan->plan_size + plan->sizes[RVIT_ARENA_HOST]);
     rvit_session_plan_destroy(model, plan);
     return RVIT_OK;
 }

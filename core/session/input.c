@@ -30,10 +30,10 @@ static rvit_status check_images(const rvit_model *model, const rvit_session_desc
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: input_memory is %s, but input is IMAGES: expected HOST",
                          memories[desc->input_memory]);
     RVIT_TRY(check_pixels(model, desc));
-    const int64_t least = 4 * (RVIT_IMAGE_ENTRIES(desc->max_images) + (int64_t)desc->max_images * RVIT_IMAGE_ENTRY_WORDS);
-    if (desc->input_bytes < least || desc->input_bytes > RVIT_IMAGE_MAX_STAGING)
+    const int64_t min = 4 * (RVIT_IMAGE_ENTRIES(desc->max_images) + (int64_t)desc->max_images * RVIT_IMAGE_ENTRY_WORDS);
+    if (desc->input_bytes < min || desc->input_bytes > RVIT_IMAGE_MAX_STAGING)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: input_bytes is %lld, expected %lld..%lld", (long long)desc->input_bytes,
-                         (long long)least, (long long)RVIT_IMAGE_MAX_STAGING);
+                         (long long)min, (long long)RVIT_IMAGE_MAX_STAGING);
     rvit_image_recipe recipe;
     return rvit_session_recipe(model, desc, &recipe);
 }

@@ -19,12 +19,12 @@ static rvit_status check_layout(const rvit_session *s, int32_t stage)
                   group_size = s->plan->schedule.group_size;
     for (int32_t i = 0; i < s->n_images; i++) {
         const int64_t len = (int64_t)cu[i + 1] - cu[i], len_before = before[i + 1] - before[i];
-        const int32_t most = len_before < left->max_len ? (int32_t)len_before : left->max_len;
-        if (cu[0] != 0 || len < 0 || len > most || len % group_size != 0 || cu[i + 1] > left->rows)
+        const int32_t max = len_before < left->max_len ? (int32_t)len_before : left->max_len;
+        if (cu[0] != 0 || len < 0 || len > max || len % group_size != 0 || cu[i + 1] > left->rows)
             return rvit_fail(RVIT_INTERNAL,
                              "prune stage %d leaves image %d rows %d to %d, where it has room for %d and the batch for %lld: the device "
                              "has computed wrongly, and the run has no results",
-                             (int)stage, (int)i, (int)cu[i], (int)cu[i + 1], (int)most, (long long)left->rows);
+                             (int)stage, (int)i, (int)cu[i], (int)cu[i + 1], (int)max, (long long)left->rows);
     }
     return RVIT_OK;
 }

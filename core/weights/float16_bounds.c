@@ -16,15 +16,15 @@
 
 typedef struct bounds {
     rvit_weights_loader l;
-    double *most;
+    double *max;
     char *where; /* [RVIT_BOUND_NAME]: the layer with the largest bound */
 } bounds;
 
 static void note(bounds *r, double bound, const char *what, int32_t block)
 {
-    if (bound <= *r->most)
+    if (bound <= *r->max)
         return;
-    *r->most = isfinite(bound) ? bound : INFINITY;
+    *r->max = isfinite(bound) ? bound : INFINITY;
     snprintf(r->where, RVIT_BOUND_NAME, block < 0 ? "%s" : "%s of block %d", what, (int)block);
 }
 
@@ -201,7 +201,7 @@ rvit_status rvit_float16_bound(const rvit_device *device, const rvit_checkpoint 
     const int64_t rows = larger(larger(3 * dim, hidden), config->map_mlp);
     rvit_model model = {.device = (rvit_device *)(uintptr_t)device, .info = config->info, .files = config->files};
     rvit_alloc *alloc = &model.device->alloc;
-    bounds r = {.l = {.checkpoint = checkpoint, .model = &model}, .most = out_max, .where = where};
+    bounds r = {.l = {.checkpoint = checkpoint, .model = &model}, .max = out_max, .where = where};
     *out_max = 0;
     where[0] = '\0';
     r.l.values = rvit_alloc_array(alloc, (size_t)larger(rows * dim, group * group), sizeof *r.l.values);

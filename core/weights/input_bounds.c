@@ -32,18 +32,18 @@ rvit_status rvit_weights_read_norm(const rvit_weights_loader *l, rvit_role gamma
 /* A row has length sqrt(n) before gamma and beta. NaN if one of these is NaN. */
 double rvit_bound_of_norm(const float *norm, int64_t n)
 {
-    double most = 0.0;
+    double max = 0.0;
     for (int64_t i = 0; i < n; i++) {
         const double bound = fabs((double)norm[i]) * sqrt((double)n) + fabs((double)norm[n + i]);
-        most = bound <= most ? most : bound;
+        max = bound <= max ? max : bound;
     }
-    return most;
+    return max;
 }
 
 /* Bounds fc1's outputs, and so their activations. */
 static double bound_of_rows(const float *norm, int64_t n, const float *rows, const float *bias, int64_t n_rows)
 {
-    double most = 0.0;
+    double max = 0.0;
     for (int64_t r = 0; r < n_rows; r++) {
         double square = 0.0, shift = bias[r];
         for (int64_t i = 0; i < n; i++) {
@@ -52,9 +52,9 @@ static double bound_of_rows(const float *norm, int64_t n, const float *rows, con
             shift += w * norm[n + i];
         }
         const double bound = ROUNDED * (sqrt(square * (double)n) + fabs(shift));
-        most = bound <= most ? most : bound;
+        max = bound <= max ? max : bound;
     }
-    return most;
+    return max;
 }
 
 rvit_status rvit_weights_bound_input(rvit_weights_loader *l, int32_t block, rvit_block_linear linear, float *out_scale)

@@ -43,9 +43,9 @@ static rvit_status stage(rvit_weights_loader *l, int64_t at, int64_t *size, void
         l->start = l->copied = at;
     }
     const int64_t room = l->start + l->staging->size - at;
-    const int64_t most = room < PART_SIZE ? room : PART_SIZE;
-    if (*size > most)
-        *size = most;
+    const int64_t max = room < PART_SIZE ? room : PART_SIZE;
+    if (*size > max)
+        *size = max;
     *out_host = (uint8_t *)l->staging->host + (at - l->start);
     l->staged = at + *size;
     return RVIT_OK;

@@ -44,12 +44,12 @@ static rvit_status find_wide(const rvit_device *device, const rvit_checkpoint *c
     *out = (wide_type){.dtype = RVIT_BF16};
     if (has_bf16 && 2 * files->n_by_dtype[RVIT_BF16] > files->n_tensors)
         return RVIT_OK;
-    double most;
+    double max;
     char where[RVIT_BOUND_NAME];
-    RVIT_TRY(rvit_float16_bound(device, checkpoint, &most, where));
-    out->dtype = most <= MAX_F16 ? RVIT_F16 : has_bf16 ? RVIT_BF16 : RVIT_F32;
-    if (most > MAX_F16)
-        snprintf(out->reason, sizeof out->reason, "%s may reach %.3g, but float16 holds at most 65504", where, most);
+    RVIT_TRY(rvit_float16_bound(device, checkpoint, &max, where));
+    out->dtype = max <= MAX_F16 ? RVIT_F16 : has_bf16 ? RVIT_BF16 : RVIT_F32;
+    if (max > MAX_F16)
+        snprintf(out->reason, sizeof out->reason, "%s may reach %.3g, but float16 holds at most 65504", where, max);
     return RVIT_OK;
 }
 

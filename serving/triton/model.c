@@ -65,8 +65,8 @@ static TRITONSERVER_Error *plan_run(struct model *self, int32_t max_patches)
 {
     const struct config *config = &self->config;
     self->max_len = max_patches > 0 ? max_patches + self->info.n_prefix : self->info.tokens;
-    const int64_t most = (int64_t)config->max_batch_size * self->max_len;
-    const int64_t max_tokens = config->max_tokens > 0 ? config->max_tokens : most;
+    const int64_t max = (int64_t)config->max_batch_size * self->max_len;
+    const int64_t max_tokens = config->max_tokens > 0 ? config->max_tokens : max;
     if (max_tokens < self->max_len)
         return invalid("parameter max_tokens is %" PRId64 ", but one image has up to %d tokens", max_tokens, self->max_len);
     if (max_tokens > INT32_MAX)
@@ -74,7 +74,7 @@ static TRITONSERVER_Error *plan_run(struct model *self, int32_t max_patches)
                        config->max_batch_size, self->max_len);
     const int64_t fitting = max_patches > 0 ? config->max_batch_size : max_tokens / self->max_len;
     const int32_t max_images = fitting < config->max_batch_size ? (int32_t)fitting : config->max_batch_size;
-    image_plan_make(&self->recipe, &self->info, max_images, max_patches > 0 ? (int32_t)(max_tokens < most ? max_tokens : most) : 0,
+    image_plan_make(&self->recipe, &self->info, max_images, max_patches > 0 ? (int32_t)(max_tokens < max ? max_tokens : max) : 0,
                     max_patches, &self->plan);
     return NULL;
 }
@@ -86,15 +86,15 @@ static TRITONSERVER_Error *plan_memory(struct model *self)
     const int64_t patch = self->info.patch_size;
     const int64_t planes = plan->variable_resolution ? plan->max_tokens * patch * patch * 12
                                                      : (int64_t)plan->max_images * 12 * self->info.image_height * self->info.image_width;
-    const int64_t least = planes + (int64_t)plan->max_images * IMAGE_ALIGNMENT;
-    if (self->config.max_image_bytes > 0 && self->config.max_image_bytes < least)
+    const int64_t min = planes + (int64_t)plan->max_images * IMAGE_ALIGNMENT;
+    if (self->config.max_image_bytes > 0 && self->config.max_image_bytes < min)
         return invalid("parameter max_image_bytes is %" PRId64 ", but the inputs of a run of %d images take %" PRId64
                        ": increase it, or reduce max_batch_size or max_tokens",
-                       self->config.max_image_bytes, plan->max_images, least);
+                       self->config.max_image_bytes, plan->max_images, min);
     if (self->config.max_image_bytes > 0)
         self->plan.memory = self->config.max_image_bytes;
-    else if (self->plan.memory < least)
-        self->plan.memory = least;
+    else if (self->plan.memory < min)
+        self->plan.memory = min;
     return NULL;
 }
 

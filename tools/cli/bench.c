@@ -80,12 +80,12 @@ static double quantile(struct times *times, int32_t numerator, int32_t denominat
 }
 
 /* Alternates the sessions, so that changes of clock or load affect both equally. b may be NULL. */
-static int measure(struct bench *self, struct timed *a, struct timed *b, double seconds, int least)
+static int measure(struct bench *self, struct timed *a, struct timed *b, double seconds, int min)
 {
     struct timed *both[] = {a, b};
     int code = EXIT_OK;
     double end = 0;
-    for (int turn = -2; code == EXIT_OK && turn < MAX_SAMPLES && (turn < least || now() < end); turn++) {
+    for (int turn = -2; code == EXIT_OK && turn < MAX_SAMPLES && (turn < min || now() < end); turn++) {
         if (turn == 0)
             end = now() + seconds;
         for (int i = 0; i < 2 && code == EXIT_OK; i++)

@@ -19,7 +19,7 @@ struct bmp {
     uint32_t n_colours;
     uint8_t palette[256][3];
     struct mask {
-        uint32_t bits, most; /* largest value */
+        uint32_t bits, max; /* largest value */
         int shift;
     } masks[3]; /* red, green, blue */
 };
@@ -58,8 +58,8 @@ static bool set_mask(struct mask *mask, uint32_t bits)
         return false;
     while ((bits >> mask->shift & 1) == 0)
         mask->shift++;
-    mask->most = bits >> mask->shift;
-    return (mask->most & (mask->most + 1)) == 0 && mask->most <= 255;
+    mask->max = bits >> mask->shift;
+    return (mask->max & (mask->max + 1)) == 0 && mask->max <= 255;
 }
 
 static bool read_masks(struct bmp *self, size_t *end)
@@ -86,13 +86,13 @@ static bool read_masks(struct bmp *self, size_t *end)
 
 static bool read_palette(struct bmp *self, uint32_t n, size_t *end)
 {
-    const size_t entry = self->header == CORE_HEADER ? 3 : 4, most = (size_t)1 << self->bits;
-    n = n == 0 ? (uint32_t)most : n;
+    const size_t entry = self->header == CORE_HEADER ? 3 : 4, max = (size_t)1 << self->bits;
+    n = n == 0 ? (uint32_t)max : n;
     if (n > 65536)
         return fail(self, "the palette has more than 65536 colours");
     if (n * entry > self->size - *end)
         return ends_early(self);
-    self->n_colours = n < most ? n : (uint32_t)most;
+    self->n_colours = n < max ? n : (uint32_t)max;
     for (uint32_t i = 0; i < self->n_colours; i++)
         for (int c = 0; c < 3; c++)
             self->palette[i][c] = self->data[*end + i * entry + (size_t)(2 - c)];
@@ -170,7 +170,7 @@ static bool read_line(const struct bmp *self, const uint8_t *from, uint8_t *out)
         const uint32_t value = number(from + (size_t)x * n_bytes, (int)n_bytes);
         for (int c = 0; c < 3; c++) {
             const struct mask *mask = &self->masks[c];
-            out[c] = (uint8_t)(((value & mask->bits) >> mask->shift) * 255 / mask->most);
+            out[c] = (uint8_t)(((value & mask->bits) >> mask->shift) * 255 / mask->max);
         }
     }
     return true;

@@ -71,8 +71,8 @@ int inputs_start(struct inputs *in, int32_t n_threads, bool overlaps, int32_t ah
     int code = input_workers_open(&self->workers, in, overlaps, keeps_first);
     n_threads = input_workers_size(in, n_threads);
     self->image_length = 3 * (size_t)in->recipe->width * (size_t)in->recipe->height;
-    const int64_t most = MAX_MEMORY / (int64_t)(self->image_length * sizeof(float));
-    self->n_slots = ahead < most ? ahead : most;
+    const int64_t max = MAX_MEMORY / (int64_t)(self->image_length * sizeof(float));
+    self->n_slots = ahead < max ? ahead : max;
     if (self->n_slots <= n_threads)
         self->n_slots = n_threads + 1;
     self->workers.limit = self->n_slots;

@@ -129,12 +129,12 @@ static json_int_t sum_of(const struct merge *merge, const char *key)
 
 static double longest(const struct merge *merge, const char *key)
 {
-    double most = 0;
+    double max = 0;
     for (int32_t i = 0; i < merge->n; i++) {
         const double value = json_number_value(json_object_get(merge->parts[i].summary, key));
-        most = value > most ? value : most;
+        max = value > max ? value : max;
     }
-    return most;
+    return max;
 }
 
 static json_t *sum_of_tokens(const struct merge *merge)

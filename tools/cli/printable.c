@@ -4,7 +4,7 @@
 
 int32_t printable_decode(const char *text, size_t *out_length)
 {
-    static const int32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by number of bytes; smaller codes are overlong */
+    static const int32_t min[] = {0, 0, 0x80, 0x800, 0x10000}; /* by number of bytes; smaller codes are overlong */
     const unsigned char *bytes = (const unsigned char *)text;
     const unsigned char first = bytes[0];
     const size_t length = first < 0x80 ? 1 : first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
@@ -17,7 +17,7 @@ int32_t printable_decode(const char *text, size_t *out_length)
             return -1;
         code = code << 6 | (bytes[i] & 0x3f);
     }
-    if (code < least[length] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
+    if (code < min[length] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
         return -1;
     *out_length = length;
     return code;

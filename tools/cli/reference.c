@@ -160,7 +160,7 @@ double reference_tolerance(const struct reference *self, int output, rvit_precis
 {
     static const struct {
         const char *name;
-        double least, unknown; /* unknown: if the dump has no error of PyTorch */
+        double min, unknown; /* unknown: if the dump has no error of PyTorch */
     } types[] = {[RVIT_PRECISION_F32] = {"f32", 1e-5, 1e-5},
                  [RVIT_PRECISION_F16] = {"f16", 1e-3, 1e-2},
                  [RVIT_PRECISION_BF16] = {"bf16", 8e-3, 8e-2},
@@ -171,7 +171,7 @@ double reference_tolerance(const struct reference *self, int output, rvit_precis
     const double error = strtod(reference_text(self, name), NULL);
     if (!(error > 0 && error < 1))
         return types[precision].unknown;
-    return fmax(2 * error, types[precision].least);
+    return fmax(2 * error, types[precision].min);
 }
 
 double reference_rms(const struct reference *self, int output, rvit_precision precision)

@@ -137,7 +137,7 @@ void report_begin(struct report *self, const struct options *options, const stru
                             .start = now()};
     self->n_top = options->top < n_classes ? options->top : n_classes;
     for (int32_t s = 0; s < n_stages; s++)
-        self->fewest[s] = INT32_MAX;
+        self->min_kept[s] = INT32_MAX;
     if (options->ndjson)
         json_print_line(json_pack("{s:o}", "run", json_prologue(self, inputs, batch)));
     else if (options->json)
@@ -261,8 +261,8 @@ void report_add(struct report *self, const struct inputs *inputs, const struct r
     for (int32_t s = 0; s < self->n_stages; s++) {
         const int32_t kept = image->tokens_kept[s];
         self->tokens[s] += kept;
-        self->fewest[s] = kept < self->fewest[s] ? kept : self->fewest[s];
-        self->most[s] = kept > self->most[s] ? kept : self->most[s];
+        self->min_kept[s] = kept < self->min_kept[s] ? kept : self->min_kept[s];
+        self->max_kept[s] = kept > self->max_kept[s] ? kept : self->max_kept[s];
     }
 }
 
@@ -346,8 +346,8 @@ static void print_epilogue(const struct report *self, const struct inputs *input
     for (int32_t s = 0; s < self->n_stages; s++) {
         printf("tokens kept  %.1f of %.9g at block %d", self->tokens[s] / n, rint(10 * self->all_tokens / n) / 10,
                self->prune->desc.blocks[s]);
-        if (self->fewest[s] != self->most[s])
-            printf(" (%d to %d)", self->fewest[s], self->most[s]);
+        if (self->min_kept[s] != self->max_kept[s])
+            printf(" (%d to %d)", self->min_kept[s], self->max_kept[s]);
         putchar('\n');
     }
     if (self->n_stages == 0)

@@ -30,7 +30,7 @@ struct report {
     double decoded_per_second, undecoded_per_second; /* of --timings, else 0 */
     double all_tokens;                               /* tokens of the unpruned images */
     double tokens[RVIT_PRUNE_MAX_STAGES];
-    int32_t fewest[RVIT_PRUNE_MAX_STAGES], most[RVIT_PRUNE_MAX_STAGES];
+    int32_t min_kept[RVIT_PRUNE_MAX_STAGES], max_kept[RVIT_PRUNE_MAX_STAGES];
 };
 
 struct report_image {

@@ -128,7 +128,7 @@ static int judge_metrics(struct verify *self, struct judged_stage *stage, int32_
     const rvit_model_info *info = &self->a.model_info;
     stage->merges = true;
     const int32_t given = self->prune.desc.merges, merges = given >= 0 ? given : self->prune.policy.default_merges;
-    stage->rule = (struct judge_rule){.n_prefix = info->n_prefix, .merges = merges, .least = 1};
+    stage->rule = (struct judge_rule){.n_prefix = info->n_prefix, .merges = merges, .min_scale = 1};
     stage->batch.dim = info->head_dim;
     int code = trace(stage->a, RVIT_TRACE_METRIC, stage->index, &stage->batch.metric_a);
     if (code == EXIT_OK)
@@ -152,7 +152,7 @@ static int judge_scores(struct verify *self, struct judged_stage *stage, int32_t
                                       .counts = session_result(stage->b, RVIT_TRACE_COUNTS, stage->index).data,
                                       .threshold = (double)select->threshold,
                                       .mass = select->mass,
-                                      .least = select->score == RVIT_SCORE_PREDICTOR ? 1 : 0};
+                                      .min_scale = select->score == RVIT_SCORE_PREDICTOR ? 1 : 0};
     int code = trace(stage->a, RVIT_TRACE_SCORES, stage->index, &stage->batch.scores_a);
     if (code == EXIT_OK)
         code = trace(stage->b, RVIT_TRACE_SCORES, stage->index, &stage->batch.scores_b);

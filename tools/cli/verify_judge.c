@@ -13,15 +13,15 @@ double judge_tolerance(enum judge_kind kind, rvit_precision precision)
     return 4 * sqrt(2) * errors[kind][precision]; /* sqrt(2), because a decision compares two scores */
 }
 
-static double gap(double a, double b, double least)
+static double gap(double a, double b, double min_scale)
 {
-    const double scale = fmax(fmax(fabs(a), fabs(b)), least);
+    const double scale = fmax(fmax(fabs(a), fabs(b)), min_scale);
     return isinf(scale) ? INFINITY : scale > 0 ? fabs(a - b) / scale : 0;
 }
 
-static void add_error(struct judgement *self, double a, double b, double least)
+static void add_error(struct judgement *self, double a, double b, double min_scale)
 {
-    const double error = gap(a, b, least);
+    const double error = gap(a, b, min_scale);
     self->n_scores++;
     self->squares += error * error;
     self->largest_error = fmax(self->largest_error, error);
@@ -123,7 +123,7 @@ static double margin_by_rank(const struct judge_rule *rule, const struct judge_r
     double margin = INFINITY;
     for (int32_t r = 0; r < n; r++) {
         const double turn = ranks[r].kept != ranks[rank].kept ? 0 : ranks[r].edge;
-        margin = fmin(margin, fmax(gap(ranks[rank].score, ranks[r].score, rule->least), turn));
+        margin = fmin(margin, fmax(gap(ranks[rank].score, ranks[r].score, rule->min_scale), turn));
     }
     return margin;
 }
@@ -131,13 +131,13 @@ static double margin_by_rank(const struct judge_rule *rule, const struct judge_r
 /* The margin for a threshold that at least the k_min best rows pass. */
 static double margin_by_threshold(const struct judge_rule *rule, struct judge_rank *ranks, int32_t n, int32_t rank)
 {
-    double margin = gap(ranks[rank].score, rule->threshold, rule->least);
+    double margin = gap(ranks[rank].score, rule->threshold, rule->min_scale);
     int32_t n_above = 0;
     for (int32_t r = 0; r < n; r++)
         n_above += ranks[r].score >= rule->threshold;
     for (int32_t r = 0; r < n; r++)
         if (n_above <= rule->k_min && (r < rule->k_min) != (rank < rule->k_min))
-            margin = fmin(margin, gap(ranks[rank].score, ranks[r].score, rule->least));
+            margin = fmin(margin, gap(ranks[rank].score, ranks[r].score, rule->min_scale));
     return margin;
 }
 
@@ -146,7 +146,7 @@ static void judge_scores(struct judgement *self, const struct judge_rule *rule, 
 {
     int32_t n = -1;
     for (int32_t row = rule->prefix_competes ? 0 : rule->n_prefix; row < rows->len; row++)
-        add_error(self, (double)rows->scores_a[row], (double)rows->scores_b[row], rule->least);
+        add_error(self, (double)rows->scores_a[row], (double)rows->scores_b[row], rule->min_scale);
     for (int32_t row = rule->n_prefix; row < rows->len; row++) {
         self->decisions++;
         if (!rows->keep_a[row] == !rows->keep_b[row])
@@ -202,16 +202,16 @@ static void judge_metrics(struct judgement *self, const struct judge_rule *rule,
                       other = partner(rows->metric_a, rule, rows, row, &value);
         rank->row = row;
         self->decisions++;
-        add_error(self, value, rank->score, rule->least);
+        add_error(self, value, rank->score, rule->min_scale);
         if (!rows->keep_a[row] && !rows->keep_b[row] && with != other)
-            add_difference(self, gap(rank->score, cosine(rows->metric_b, rows->dim, row, other), rule->least), tolerance);
+            add_difference(self, gap(rank->score, cosine(rows->metric_b, rows->dim, row, other), rule->min_scale), tolerance);
     }
     qsort(ranks, (size_t)n, sizeof *ranks, best_first);
-    const int32_t most = (rows->len - rule->n_prefix) / 2, merges = rule->merges < most ? rule->merges : most;
+    const int32_t max = (rows->len - rule->n_prefix) / 2, merges = rule->merges < max ? rule->merges : max;
     for (int32_t r = 0; r < n; r++)
         if (!rows->keep_a[ranks[r].row] != !rows->keep_b[ranks[r].row])
             add_difference(self,
-                           merges >= 1 && merges < n ? gap(ranks[r].score, ranks[r < merges ? merges : merges - 1].score, rule->least)
+                           merges >= 1 && merges < n ? gap(ranks[r].score, ranks[r < merges ? merges : merges - 1].score, rule->min_scale)
                                                      : INFINITY,
                            tolerance);
 }

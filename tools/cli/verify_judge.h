@@ -23,8 +23,8 @@ struct judge_rule {
     int32_t n_prefix, prefix_competes, k_min, n_samples;
     const int32_t *counts; /* with prefix_competes: rows to keep for each number of rows */
     double threshold, mass;
-    double least;   /* smaller scores have the same absolute error as this */
-    int32_t merges; /* for policies that merge */
+    double min_scale; /* smaller scores have the same absolute error as this */
+    int32_t merges;   /* for policies that merge */
 };
 
 /* The rows of an image before a stage. Both sides kept the same rows in earlier stages. */

@@ -203,7 +203,7 @@ static rvit_status read_pixels(const rvit_config_reader *r, const rvit_json *roo
     static const double whole[3] = {1, 0, 0};
     char where[RVIT_FACT_WHERE];
     const rvit_json *size = NULL;
-    int64_t least = class->pixels[0], most = class->pixels[1];
+    int64_t min = class->pixels[0], max = class->pixels[1];
     int32_t resizes = 1;
     const int64_t limit = (int64_t)1 << 40;
     rvit_config_reader inner = *r;
@@ -213,16 +213,16 @@ static rvit_status read_pixels(const rvit_config_reader *r, const rvit_json *roo
         set_other(r, "do_resize", "not resized");
     RVIT_TRY(rvit_config_object(r, root, "size", &size));
     if (size != NULL) {
-        RVIT_TRY(rvit_config_integer(&inner, size, "shortest_edge", 1, limit, &least));
-        RVIT_TRY(rvit_config_integer(&inner, size, "longest_edge", 1, limit, &most));
+        RVIT_TRY(rvit_config_integer(&inner, size, "shortest_edge", 1, limit, &min));
+        RVIT_TRY(rvit_config_integer(&inner, size, "longest_edge", 1, limit, &max));
     }
-    RVIT_TRY(rvit_config_integer(r, root, "min_pixels", 1, limit, &least));
-    RVIT_TRY(rvit_config_integer(r, root, "max_pixels", 1, limit, &most));
-    if (least > most)
-        return rvit_fail(RVIT_BAD_FILE, "%s: the minimum of %lld pixels exceeds the maximum of %lld", r->path, (long long)least,
-                         (long long)most);
+    RVIT_TRY(rvit_config_integer(r, root, "min_pixels", 1, limit, &min));
+    RVIT_TRY(rvit_config_integer(r, root, "max_pixels", 1, limit, &max));
+    if (min > max)
+        return rvit_fail(RVIT_BAD_FILE, "%s: the minimum of %lld pixels exceeds the maximum of %lld", r->path, (long long)min,
+                         (long long)max);
     rvit_config_where(r, "size", where);
-    rvit_facts_set_several(r->facts, RVIT_FACT_PIXELS, (double[]){(double)least, (double)most}, 2, where);
+    rvit_facts_set_several(r->facts, RVIT_FACT_PIXELS, (double[]){(double)min, (double)max}, 2, where);
     rvit_facts_set(r->facts, RVIT_FACT_FIT, RVIT_FIT_SQUASH, where);
     rvit_facts_set_several(r->facts, RVIT_FACT_CROP, whole, 1, where);
     return RVIT_OK;
@@ -267,10 +267,10 @@ static rvit_status read_patches(const rvit_config_reader *r, const rvit_json *ro
                                 const struct sizes *sizes)
 {
     char where[RVIT_FACT_WHERE];
-    int64_t most = class->patches;
+    int64_t max = class->patches;
     /* A patch size that differs from the model's is found when the tensors are known. */
     RVIT_TRY(rvit_config_integer_fact(r, root, "patch_size", RVIT_FACT_PATCH));
-    RVIT_TRY(rvit_config_integer(r, root, "max_num_patches", 1, 1 << 20, &most));
+    RVIT_TRY(rvit_config_integer(r, root, "max_num_patches", 1, 1 << 20, &max));
     if (!sizes->resizes)
         set_other(r, "do_resize", "not resized");
     else if (rvit_config_get(root, "size") != NULL)
@@ -283,7 +283,7 @@ static rvit_status read_patches(const rvit_config_reader *r, const rvit_json *ro
         rvit_config_where(r, "max_num_patches", where);
     else
         snprintf(where, sizeof where, "%s: the default of %sImageProcessor", r->name, class->name);
-    rvit_facts_set(r->facts, RVIT_FACT_MAX_PATCHES, (double)most, where);
+    rvit_facts_set(r->facts, RVIT_FACT_MAX_PATCHES, (double)max, where);
     rvit_facts_set(r->facts, RVIT_FACT_FIT, RVIT_FIT_SQUASH, where);
     rvit_facts_set(r->facts, RVIT_FACT_CROP, 1, where); /* less trusted files must not add a crop */
     return RVIT_OK;

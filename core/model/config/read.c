@@ -44,7 +44,7 @@ static int is_number(const rvit_json *value, double *out)
     return isfinite(*out);
 }
 
-rvit_status rvit_config_integer(const rvit_config_reader *r, const rvit_json *object, const char *field, int64_t least, int64_t most,
+rvit_status rvit_config_integer(const rvit_config_reader *r, const rvit_json *object, const char *field, int64_t min, int64_t max,
                                 int64_t *out)
 {
     const rvit_json *value = rvit_config_get(object, field);
@@ -53,9 +53,9 @@ rvit_status rvit_config_integer(const rvit_config_reader *r, const rvit_json *ob
     double number;
     if (!is_number(value, &number) || number != floor(number))
         return bad(r, field, "an integer");
-    if (number < (double)least || number > (double)most)
-        return rvit_fail(RVIT_BAD_FILE, "%s: %s%s is %.9g, expected %lld..%lld", r->path, r->section, field, number, (long long)least,
-                         (long long)most);
+    if (number < (double)min || number > (double)max)
+        return rvit_fail(RVIT_BAD_FILE, "%s: %s%s is %.9g, expected %lld..%lld", r->path, r->section, field, number, (long long)min,
+                         (long long)max);
     *out = (int64_t)number;
     return RVIT_OK;
 }
@@ -164,7 +164,7 @@ rvit_status rvit_config_size_fact(const rvit_config_reader *r, const rvit_json *
     return RVIT_OK;
 }
 
-rvit_status rvit_config_colours_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, double least, rvit_fact fact)
+rvit_status rvit_config_colours_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, double min, rvit_fact fact)
 {
     char where[RVIT_FACT_WHERE];
     const rvit_json *value = rvit_config_get(object, field);
@@ -175,8 +175,8 @@ rvit_status rvit_config_colours_fact(const rvit_config_reader *r, const rvit_jso
     if (value->type == RVIT_JSON_ARRAY && value->n != 1 && value->n != 3)
         return bad(r, field, "a list of three numbers");
     for (int i = 0; i < 3; i++) {
-        if (one == NULL || !is_number(one, &colours[i]) || colours[i] < least || colours[i] > 1)
-            return bad(r, field, least > 0 ? "three numbers above 0 and up to 1" : "three numbers from 0 to 1");
+        if (one == NULL || !is_number(one, &colours[i]) || colours[i] < min || colours[i] > 1)
+            return bad(r, field, min > 0 ? "three numbers above 0 and up to 1" : "three numbers from 0 to 1");
         if (value->type == RVIT_JSON_ARRAY && value->n == 3)
             one = rvit_json_next(value, one);
     }

@@ -27,7 +27,7 @@ const char *rvit_config_where_default(const rvit_config_reader *r, const rvit_js
 /* The member of an object; NULL if it is absent or null. */
 const rvit_json *rvit_config_get(const rvit_json *object, const char *field);
 /* Read the value of a field; if it is absent, *out does not change. */
-rvit_status rvit_config_integer(const rvit_config_reader *r, const rvit_json *object, const char *field, int64_t least, int64_t most,
+rvit_status rvit_config_integer(const rvit_config_reader *r, const rvit_json *object, const char *field, int64_t min, int64_t max,
                                 int64_t *out);
 /* Above 0 and finite. */
 rvit_status rvit_config_number(const rvit_config_reader *r, const rvit_json *object, const char *field, double *out);
@@ -42,7 +42,7 @@ rvit_status rvit_config_integer_fact(const rvit_config_reader *r, const rvit_jso
 rvit_status rvit_config_number_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, rvit_fact fact);
 rvit_status rvit_config_size_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, rvit_fact fact);
 /* One number for all channels or one for each of three, from least to 1. */
-rvit_status rvit_config_colours_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, double least, rvit_fact fact);
+rvit_status rvit_config_colours_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, double min, rvit_fact fact);
 /* The words that a field may have and their values; the last has word NULL. */
 typedef struct rvit_config_word {
     const char *word;
