@@ -13,7 +13,7 @@
 typedef struct match_job {
     const rvit_cpu_device *device;
     const rvit_bipartite_match_args *args;
-    const int32_t *cu_seqlens, *window_cu_seqlens; /* the latter or NULL */
+    const int32_t *cu_seqlens, *window_cu_seqlens; /* window_cu_seqlens may be NULL */
     rvit_cpu_metric_rows metric;
     uint8_t *keep;
     int32_t *out_cu_seqlens, *src_rows, *next_rows;

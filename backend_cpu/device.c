@@ -37,7 +37,7 @@ static int wants_cblas(rvit_tier tier, int oracle)
     return tier != RVIT_TIER_SCALAR && !oracle && rvit_cpu_cblas_is_usable();
 }
 
-/* Chooses the kernels that the desc asks for. opening: the device will run them, so AMX must be requested from the system. */
+/* Chooses the kernels by the desc. opening: the device will run them, so AMX must be requested from the system. */
 static rvit_status choose_kernels(const rvit_device_desc *desc, int opening, rvit_cpu_features *out_features, rvit_cpu_kernels *out_kernels)
 {
     const int may_be_amx = desc->kernels != NULL ? strcmp(desc->kernels, rvit_cpu_table_name(RVIT_CPU_AMX)) == 0

@@ -7,7 +7,7 @@
 #include "backend_cpu/vector.h"
 
 /* A register tile has TILE_ROWS x TILE_VECS accumulators, which take most of the registers that the operands leave. With 32 registers it
-   is wide rather than tall, which needs fewer loads for the same number of multiply-adds: every number of a takes a load of its own. */
+   is wide rather than tall, which needs fewer loads for the same number of multiply-adds: every number of a takes its own load. */
 #define TILE_ROWS 6
 #if VL == 16 || defined(__aarch64__)
 #define TILE_VECS 4

@@ -11,7 +11,7 @@ typedef struct patchify_job {
     rvit_dtype dtype;
 } patchify_job;
 
-/* Copies n runs of a line of pixels to as many rows. second: byte offset of the rounding errors in a row; 0: not stored. */
+/* Copies n runs of a line of pixels to n rows. second: byte offset of the rounding errors in a row; 0: not stored. */
 static void cut_line(const patchify_job *job, const float *pixels, int64_t n, char *out, int64_t second)
 {
     const int64_t patch = job->patch_size, out_stride = job->out_stride * rvit_cpu_size(job->dtype);

@@ -31,7 +31,7 @@ typedef struct tap_range {
     const int32_t *weights; /* n_axis apart */
 } tap_range;
 
-/* An image whose pixels were checked to lie inside their memory. */
+/* An image, checked: its pixels are inside their memory. */
 typedef struct source {
     const uint8_t *memory; /* its first pixel; NULL: the image is not usable */
     int64_t plane;

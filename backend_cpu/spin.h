@@ -1,6 +1,7 @@
-/* How long a waiting thread spins before it sleeps. Sleeping and waking costs tens of microseconds, as much as many of the hundred regions
-   of a forward take. A spinning thread finds its next chunk immediately, provided that the thread it waits for is running. If that thread
-   is queued behind another process, or behind the spinning thread itself, spinning only takes time from threads that have work.
+/* How long a waiting thread spins before it sleeps. Sleeping and waking costs tens of microseconds. A forward has about a hundred
+   regions, and many of them take no longer. A spinning thread finds its next chunk immediately, provided that the thread it waits for is
+   running. If that thread is queued behind another process, or behind the spinning thread itself, spinning only takes time from threads
+   that have work.
 
    A thread cannot see the run queues, but it can see whether its waits end while it spins. Such waits earn credit; failed ones cost
    credit. A thread without credit stops spinning for a while, which doubles if the next attempts fail as well. Credit covers occasional

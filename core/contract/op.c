@@ -412,7 +412,7 @@ static rvit_status prepare_rope(rvit_op *op)
     return check_strides(op, &a->q_stride, &a->k_stride, NULL, HEADS_WIDTH(a));
 }
 
-/* No model exceeds these. MAX_TABLE_SIDE and MAX_PREFIX are also what a GPU workgroup keeps in shared memory. */
+/* No model exceeds these. A GPU workgroup keeps MAX_TABLE_SIDE and MAX_PREFIX entries in shared memory. */
 enum { MAX_GROUP = 64, MAX_TABLE_SIDE = 512, MAX_PREFIX = 1024, MAX_WINDOW = 1 << 14 };
 
 static rvit_status prepare_grid_layout(rvit_op *op)

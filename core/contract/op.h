@@ -13,8 +13,8 @@ typedef enum rvit_op_type {
     RVIT_OP_COUNT
 } rvit_op_type;
 
-/* What a session knows about an op beyond its args: a linear op, or attention for fixed_images. A backend may ignore a hint; using it
-   changes results by rounding at most. */
+/* Facts about an op that a session knows and the args lack: for linear ops, and fixed_images for attention. A backend may ignore a hint;
+   using it changes results at most by rounding. */
 typedef struct rvit_op_hints {
     rvit_view narrow_bias; /* the bias rounded to out_dtype if that has 16 bits, and to BF16 for E4M3 with F32 output; its contents do not
                               change while the program exists */

@@ -223,15 +223,15 @@ static rvit_status resolve_image(const char *path, rvit_vit_config *config, rvit
 static int assume(const rvit_vit_config *config, rvit_facts *facts)
 {
     const rvit_model_info *info = &config->info;
-    const rvit_usual_heads usual = config->family->heads;
+    const rvit_default_heads source = config->family->heads;
     const char *where = "assumed: true of all published models with these tensors";
     int32_t heads = 0;
     if (config->no_table || info->gated || !config->norm_beta || config->attention_norm || config->mlp_norm)
         return 0;
-    if (usual == RVIT_HEADS_TORCHVISION) {
+    if (source == RVIT_HEADS_TORCHVISION) {
         heads = info->dim == 1024 || info->dim == 1280 ? 16 : info->dim == 768 ? 12 : 0;
         where = "torchvision's VisionTransformer";
-    } else if (usual == RVIT_HEADS_PLAIN && info->final_norm && config->cls && !config->map && config->qkv_bias && !info->norm_pre &&
+    } else if (source == RVIT_HEADS_PLAIN && info->final_norm && config->cls && !config->map && config->qkv_bias && !info->norm_pre &&
                facts->of[RVIT_FACT_ARCHITECTURE].known == 0) {
         const rvit_plain_shape shape = {.dim = info->dim,
                                         .depth = info->depth,
@@ -385,13 +385,13 @@ static double default_crop(const rvit_image_recipe *recipe)
 
 static void set_resize(rvit_image_recipe *recipe, const rvit_fact_value *crop, int fit_is_known)
 {
-    const double usual = recipe->fit == RVIT_FIT_CROP ? default_crop(recipe) : 1;
+    const double fraction = recipe->fit == RVIT_FIT_CROP ? default_crop(recipe) : 1;
     if (fit_is_known && (crop->known || recipe->fit == RVIT_FIT_SQUASH || recipe->fit == RVIT_FIT_BORDER)) {
         recipe->resize_height = resized(recipe->height, crop);
         recipe->resize_width = crop->value[2] > 0 && recipe->fit == RVIT_FIT_CROP ? recipe->resize_height : resized(recipe->width, crop);
     } else {
-        recipe->resize_height = (int32_t)floor(recipe->height / usual);
-        recipe->resize_width = (int32_t)floor(recipe->width / usual);
+        recipe->resize_height = (int32_t)floor(recipe->height / fraction);
+        recipe->resize_width = (int32_t)floor(recipe->width / fraction);
     }
 }
 
@@ -437,9 +437,9 @@ static void fill_info(rvit_model_info *info, const rvit_facts *facts)
 static void set_family_defaults(const rvit_vit_config *config, rvit_facts *facts)
 {
     const int hf = (config->family->flags & RVIT_FAMILY_HF) != 0;
-    const rvit_resample usual = !hf ? RVIT_RESAMPLE_TIMM : config->patch_rows ? RVIT_RESAMPLE_BILINEAR_ANTIALIAS : RVIT_RESAMPLE_BICUBIC;
+    const rvit_resample resample = !hf ? RVIT_RESAMPLE_TIMM : config->patch_rows ? RVIT_RESAMPLE_BILINEAR_ANTIALIAS : RVIT_RESAMPLE_BICUBIC;
     if ((config->family->flags & RVIT_FAMILY_GRID) == 0)
-        rvit_facts_set(facts, RVIT_FACT_RESAMPLE, usual, "the code that uses these tensor names");
+        rvit_facts_set(facts, RVIT_FACT_RESAMPLE, resample, "the code that uses these tensor names");
     rvit_facts_set(facts, RVIT_FACT_BLOCK, RVIT_BLOCK_PRE_NORM, "assumed");
 }
 

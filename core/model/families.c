@@ -16,7 +16,7 @@
 
 static const rvit_family families[] = {
 #define RVIT_NAMES(id, prefix, blocks, ignored, ...)                                                                            \
-    {NAME_##id, prefix, blocks, FLAGS_##id, (rvit_patch_order)PATCHES_##id, (rvit_usual_heads)HEADS_##id, ignored, {__VA_ARGS__}},
+    {NAME_##id, prefix, blocks, FLAGS_##id, (rvit_patch_order)PATCHES_##id, (rvit_default_heads)HEADS_##id, ignored, {__VA_ARGS__}},
 #include "core/model/families.def"
 };
 /* clang-format on */

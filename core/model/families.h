@@ -44,11 +44,11 @@ typedef enum rvit_patch_order {
 } rvit_patch_order;
 
 /* The source of the number of heads if no file has it. */
-typedef enum rvit_usual_heads {
+typedef enum rvit_default_heads {
     RVIT_HEADS_UNKNOWN,
     RVIT_HEADS_PLAIN,      /* timm's models of the same shape: rvit_plain_heads */
     RVIT_HEADS_TORCHVISION /* the width of torchvision's VisionTransformer */
-} rvit_usual_heads;
+} rvit_default_heads;
 
 /* A set of names, with the properties of its family: families.def. */
 typedef struct rvit_family {
@@ -57,7 +57,7 @@ typedef struct rvit_family {
     const char *blocks; /* "blocks.": precedes a block's number */
     int32_t flags;
     rvit_patch_order patches;
-    rvit_usual_heads heads;
+    rvit_default_heads heads;
     const char *ignored;                /* see families.def */
     const char *names[RVIT_ROLE_COUNT]; /* NULL: the family has no such tensor */
 } rvit_family;

@@ -195,13 +195,16 @@ static rvit_status resolve_anchors(const rvit_prune_desc *desc, int32_t depth, r
     if (schedule->n_stages != 1)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s prunes in one block, n_blocks is %d", rvit_policy_name(schedule->policy),
                          (int)schedule->n_stages);
-    const int32_t last = schedule->blocks[0], usual = (int32_t)floor(info->default_object_part * (double)depth + 0.5) - 1;
+    const int32_t last = schedule->blocks[0], default_block = (int32_t)floor(info->default_object_part * (double)depth + 0.5) - 1;
     if (desc->object_block > last)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: object_block is %d, expected 0..%d: %s prunes after block %d",
                          (int)desc->object_block, (int)last, rvit_policy_name(schedule->policy), (int)last);
     schedule->alpha = desc->alpha < 0.0 ? info->default_alpha : desc->alpha;
     if (schedule->alpha > 0.0)
-        schedule->object_block = desc->object_block >= 0 ? desc->object_block : usual < 0 ? 0 : usual < last ? usual : last;
+        schedule->object_block = desc->object_block >= 0 ? desc->object_block
+                                 : default_block < 0     ? 0
+                                 : default_block < last  ? default_block
+                                                         : last;
     return RVIT_OK;
 }
 

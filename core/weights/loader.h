@@ -22,7 +22,7 @@ rvit_status rvit_weights_place(rvit_weights_loader *l, int64_t n, rvit_dtype dty
 /* Writes n values of l->values. */
 rvit_status rvit_weights_write(rvit_weights_loader *l, int64_t n, rvit_dtype dtype, rvit_view view);
 rvit_status rvit_weights_write_raw(rvit_weights_loader *l, const void *bytes, int64_t size, rvit_view view);
-/* Enqueues the copy of what is in staging memory. */
+/* Enqueues the copy from staging memory. */
 rvit_status rvit_weights_copy_staged(rvit_weights_loader *l);
 
 /* The tensor of a role: its name, whether the family has one, and its values as float32. */

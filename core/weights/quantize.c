@@ -151,7 +151,7 @@ static float scale_of_all(const float *values, int64_t rows, int64_t columns)
 }
 
 /* The checkpoint's scale reproduces the checkpoint's values, except that a negative layer scale would need the negative of int8's -128.
-   NULL: such a row gets a scale of its own. */
+   NULL: the row gets its own scale. */
 static const float *fitting_scale(const float *file_scale, const float *values, int64_t n, rvit_dtype dtype)
 {
     for (int64_t i = 0; dtype == RVIT_I8 && i < n; i++)

@@ -9,8 +9,8 @@
 #include "cli.h"
 #include "session_results.h"
 
-/* SHARED_COPY: bytes from which the worker pool helps to copy. One thread takes an estimated 100 us for them, far more than waking the
- * pool. */
+/* SHARED_COPY: bytes from which the worker pool helps to copy. One thread takes an estimated 100 us for them, far more than
+   waking the pool. */
 enum { ALIGNMENT = 64, SHARED_COPY = 1 << 20 };
 
 /* Requests of a batch that run together. */

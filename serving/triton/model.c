@@ -33,7 +33,7 @@ static TRITONSERVER_Error *open_checkpoint(struct model *self, const char *folde
     return NULL;
 }
 
-/* The recipe of the model's images, and their most patches; 0: they have one size. */
+/* The recipe of the model's images, and the maximum patches of one; 0: all have one size. */
 static TRITONSERVER_Error *find_recipe(struct model *self, int32_t *out_max_patches)
 {
     const struct config *config = &self->config;

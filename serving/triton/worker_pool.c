@@ -7,7 +7,7 @@
 
 struct worker_pool {
     pthread_mutex_t lock; /* protects the fields below and the internal fields of jobs */
-    pthread_cond_t came;
+    pthread_cond_t arrived;
     struct worker_job *first, *last; /* jobs with parts that are not started */
     bool stops;
     int32_t n_threads;
@@ -58,7 +58,7 @@ static void *work(void *argument)
     pthread_mutex_lock(&self->lock);
     for (;;) {
         while (!self->first && !self->stops)
-            pthread_cond_wait(&self->came, &self->lock);
+            pthread_cond_wait(&self->arrived, &self->lock);
         if (!self->first)
             break;
         do_next(self, self->first);
@@ -74,7 +74,7 @@ TRITONSERVER_Error *worker_pool_create(int32_t n_threads, struct worker_pool **o
     if (!self)
         return failure_out_of_memory();
     pthread_mutex_init(&self->lock, NULL);
-    pthread_cond_init(&self->came, NULL);
+    pthread_cond_init(&self->arrived, NULL);
     /* The server's signals must not be delivered to these threads. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -95,11 +95,11 @@ void worker_pool_destroy(struct worker_pool *self)
         return;
     pthread_mutex_lock(&self->lock);
     self->stops = true;
-    pthread_cond_broadcast(&self->came);
+    pthread_cond_broadcast(&self->arrived);
     pthread_mutex_unlock(&self->lock);
     for (int32_t i = 0; i < self->n_threads; i++)
         pthread_join(self->threads[i], NULL);
-    pthread_cond_destroy(&self->came);
+    pthread_cond_destroy(&self->arrived);
     pthread_mutex_destroy(&self->lock);
     free(self);
 }
@@ -118,9 +118,9 @@ void worker_pool_start(struct worker_pool *self, struct worker_job *job)
         self->first = job;
     self->last = job;
     if (job->n == 1)
-        pthread_cond_signal(&self->came);
+        pthread_cond_signal(&self->arrived);
     else
-        pthread_cond_broadcast(&self->came);
+        pthread_cond_broadcast(&self->arrived);
     pthread_mutex_unlock(&self->lock);
 }
 

@@ -90,7 +90,7 @@ static void describe_session(struct classify *self, rvit_session_desc *out)
 }
 
 /* Halves the batch and token limits that the command line does not set. Returns false if neither can be halved. */
-static bool take_less(struct classify *self)
+static bool halve_limits(struct classify *self)
 {
     const bool fewer = !self->options->batch && self->batch > 1;
     const int32_t tokens = self->max_tokens / 2;
@@ -106,15 +106,15 @@ static bool take_less(struct classify *self)
 /* Finds the largest batch that fits the device, and the session desc for it. */
 static void fit_batch(struct classify *self, rvit_session_desc *out)
 {
-    const int32_t n = self->on_device ? CLASSIFY_SESSIONS : 1, usual = self->batch, usual_tokens = self->max_tokens;
+    const int32_t n = self->on_device ? CLASSIFY_SESSIONS : 1, default_batch = self->batch, default_tokens = self->max_tokens;
     bool fits;
     do
         describe_session(self, out);
-    while (!(fits = engine_fits(&self->engine, out, n)) && take_less(self));
-    if (fits && self->batch < usual)
-        engine_report_batch(usual, self->batch);
+    while (!(fits = engine_fits(&self->engine, out, n)) && halve_limits(self));
+    if (fits && self->batch < default_batch)
+        engine_report_batch(default_batch, self->batch);
     if (!fits) { /* it fails for another reason, which creating the session reports */
-        self->batch = usual, self->max_tokens = usual_tokens;
+        self->batch = default_batch, self->max_tokens = default_tokens;
         describe_session(self, out);
     }
 }

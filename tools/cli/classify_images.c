@@ -165,7 +165,7 @@ static bool next_run(struct flight *flight, struct running *out)
 }
 
 /* Records that the run of a session has ended. */
-static void land(struct flight *flight, const rvit_session *session)
+static void finish_run(struct flight *flight, const rvit_session *session)
 {
     pthread_mutex_lock(&flight->lock);
     const double time = now();
@@ -235,7 +235,7 @@ static int run_all(struct flight *flight, bool *out_partly)
     while (code == EXIT_OK && next_run(flight, &running)) {
         rvit_session *session = running.batch->session;
         const rvit_status status = running.n > 0 ? rvit_session_wait(session) : RVIT_OK;
-        land(flight, session);
+        finish_run(flight, session);
         code = report(flight->classify, &running, status, out_partly);
         end_report(flight);
     }

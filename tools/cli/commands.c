@@ -25,18 +25,19 @@ static const struct command commands[] = {
     {{"classify", "MODEL IMAGE...",
       "Classifies images with a .safetensors checkpoint or the index file of a sharded one. IMAGE is a PNG, JPEG, WebP or BMP file, a "
       "folder (its images, sorted by name; other files are skipped with a message), a list (NAME.txt: one path per line, relative to the "
-      "list), or - for raw video frames on standard input, which are answered as they arrive. Images are turned upright by their EXIF or "
+      "list), or - for raw video frames on standard input, which are classified as they arrive. Images are turned upright by their EXIF or "
       "XMP orientation and prepared as the model's files say ('raggedvit inspect' shows how). An image that cannot be read or computed is "
-      "reported, and the others are still answered. In JSON, \"kept\" lists the patches left after each pruning stage, numbered row by row "
-      "from 0; with tome, \"sizes\" has the number of patches that each is the mean of.",
+      "reported, and the others are still classified. In JSON, \"kept\" lists the patches left after each pruning stage, numbered row by "
+      "row "
+      "from 0; with tome, \"sizes\" has the number of patches merged into each.",
       "raggedvit classify deit_tiny.safetensors cat.png --prune l2 --keep 0.5 --overlay kept.png", 2, -1, CLASSIFY},
      "classify images, pruned or not",
      true,
      run_classify},
     {{"merge", "SHARD.json...",
-      "Combines what N processes of 'classify --shard I/N' printed with --json or --ndjson, in any order, into what one run would have "
-      "printed: images and failures in order, byte for byte. Counts, top-1 accuracy and tokens are summed; times are those of the slowest "
-      "shard. It fails if a shard or an image is missing, if a shard is there twice, or if the shards are of different runs (model, "
+      "Combines the output of N processes of 'classify --shard I/N' with --json or --ndjson, in any order, into the output of a single "
+      "run: images and failures in order, byte for byte. Counts, top-1 accuracy and tokens are summed; times are those of the slowest "
+      "shard. It fails if a shard or an image is missing, if a shard is present twice, or if the shards are from different runs (model, "
       "device, policy, inputs). The exit code is that of the whole run.",
       "raggedvit merge shard0.json shard1.json > all.json", 1, -1, MERGE},
      "combine the output of classify --shard",

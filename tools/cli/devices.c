@@ -90,7 +90,7 @@ static void print_device(const rvit_device_info *info, bool is_default)
     } else {
         printf("%c %-6s %2d  ", is_default ? '*' : ' ', rvit_enum_name(RVIT_ENUM_BACKEND, info->backend), info->index);
         printable_print(stdout, info->name);
-        puts(info->is_software ? " (software: used only when asked for)" : "");
+        puts(info->is_software ? " (software: used only on request)" : "");
         printf("             %s tier, %s", rvit_enum_name(RVIT_ENUM_TIER, info->tier), rvit_enum_name(RVIT_ENUM_DEVICE_KIND, info->kind));
         if (info->pci_address[0])
             printf(" at %s", info->pci_address);

@@ -104,18 +104,18 @@ bool engine_fits(const struct engine *self, const rvit_session_desc *desc, int32
 
 void engine_fit(const struct engine *self, int32_t n_sessions, rvit_session_desc *desc)
 {
-    const int32_t usual = desc->max_images;
+    const int32_t default_batch = desc->max_images;
     while (desc->max_images > 1 && !engine_fits(self, desc, n_sessions))
         desc->max_images /= 2;
     if (!engine_fits(self, desc, n_sessions))
-        desc->max_images = usual; /* it fails for another reason, which creating the session reports */
-    else if (desc->max_images < usual)
-        engine_report_batch(usual, desc->max_images);
+        desc->max_images = default_batch; /* it fails for another reason, which creating the session reports */
+    else if (desc->max_images < default_batch)
+        engine_report_batch(default_batch, desc->max_images);
 }
 
-void engine_report_batch(int32_t usual, int32_t batch)
+void engine_report_batch(int32_t default_batch, int32_t batch)
 {
-    complain(NULL, "%d image%s per run instead of %d, to fit the device's memory", batch, batch == 1 ? "" : "s", usual);
+    complain(NULL, "%d image%s per run instead of %d, to fit the device's memory", batch, batch == 1 ? "" : "s", default_batch);
 }
 
 /* Explains the library's field names in terms of options. */

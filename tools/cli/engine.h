@@ -38,8 +38,8 @@ int64_t engine_image_length(const struct engine *self);
 bool engine_fits(const struct engine *self, const rvit_session_desc *desc, int32_t n_sessions);
 /* Halves max_images, which is not from the command line, until the sessions fit. */
 void engine_fit(const struct engine *self, int32_t n_sessions, rvit_session_desc *desc);
-/* Reports a smaller batch than usual. */
-void engine_report_batch(int32_t usual, int32_t batch);
+/* Reports a smaller batch than the default. */
+void engine_report_batch(int32_t default_batch, int32_t batch);
 
 int engine_session_of(struct engine *self, const rvit_session_desc *desc, rvit_session **out);
 /* trace: as in rvit_session_desc; outputs: OR of rvit_output values. */

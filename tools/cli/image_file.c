@@ -11,7 +11,7 @@
 
 #define MAX_FILE_SIZE ((int64_t)2 << 30) /* larger than the largest uncompressed image, with 16 bits and alpha */
 
-/* What the caller needs of an image. */
+/* The size and memory that the caller needs for an image. */
 struct wanted {
     bool size_only;
     int32_t min_width, min_height;   /* smallest acceptable size of the upright image; 0: full size */

@@ -10,7 +10,7 @@
 enum { MAX_BATCHES = 4, EXTRA_ITEMS = 64, ALIGNMENT = 64 };
 
 /* Images are numbered. A thread takes the next one, reads its size, requests memory in a batch, and then decodes. Memory is assigned in the
-   order of the numbers, by the thread whose turn it is (also for later threads) or by the caller who frees a batch. So a thread wakes up
+   order of the numbers, by the thread whose turn it is (also for later threads) or by the caller that frees a batch. So a thread wakes up
    only when it has its memory. */
 struct image_queue {
     const struct image_plan *plan;

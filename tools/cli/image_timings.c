@@ -66,7 +66,7 @@ static int run_decoded(struct classify *self, const struct decoded *batches, int
     return status == RVIT_OK ? EXIT_OK : complain_status(NULL, status);
 }
 
-static int measure_the_rest(struct classify *self)
+static int measure_without_decoding(struct classify *self)
 {
     struct decoded batches[CLASSIFY_SESSIONS];
     struct image_batch *batch;
@@ -90,6 +90,6 @@ int image_timings_measure(struct classify *self)
 {
     int code = measure_decoding(self);
     if (code == EXIT_OK)
-        code = measure_the_rest(self);
+        code = measure_without_decoding(self);
     return code;
 }

@@ -34,7 +34,7 @@ int input_workers_start(struct input_workers *self, int32_t n_threads, void *(*w
     while (self->n_threads < n_threads && pthread_create(&self->threads[self->n_threads], NULL, work, user) == 0)
         self->n_threads++;
     if (self->n_threads > 0)
-        return EXIT_OK; /* fewer will do */
+        return EXIT_OK; /* fewer threads are enough */
     return fail_with(EXIT_FAULT, NULL, "cannot start a thread");
 }
 

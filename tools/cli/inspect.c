@@ -213,7 +213,7 @@ static json_t *preprocessing_to_json(const rvit_image_recipe *known)
                      "max_patches", known->max_patches > 0 ? json_integer(known->max_patches) : json_null());
 }
 
-/* What the library knows of a checkpoint. */
+/* Everything that the library knows about a checkpoint. */
 struct described {
     rvit_model_info info;
     rvit_checkpoint_info files;

@@ -39,7 +39,7 @@ static int check_same(const struct shard_file *a, const struct shard_file *b)
     return json_object_size(a->run) == json_object_size(b->run) ? EXIT_OK : check_same(b, a);
 }
 
-/* Opens the files, sorts them by shard, and checks that each shard is there once. */
+/* Opens the files, sorts them by shard, and checks that each shard is present once. */
 static int open_all(struct merge *merge, char *const *paths, int n_paths)
 {
     int code = EXIT_OK;

@@ -13,7 +13,7 @@
 /* More than a command opens at the same time. */
 enum { MAX_OPEN = 8 };
 
-/* Names of temporary files. Taking a name out, also in a signal handler of any thread, means removing the file or having renamed it. */
+/* Names of temporary files. Whoever takes a name out, also a signal handler on any thread, removes the file or has renamed it. */
 static _Atomic(char *) temporaries[MAX_OPEN];
 
 static void on_signal(int number)
@@ -56,7 +56,7 @@ static bool fail_errno(struct output_file *self)
     return false;
 }
 
-/* Checks what is at the path. */
+/* Checks the existing file at the path. */
 static bool check_older(struct output_file *self)
 {
     self->older.st_mode = 0;

@@ -94,7 +94,7 @@ static bool read_segment(struct reader *self, int marker, const uint8_t *segment
     }
 }
 
-/* The offset of the marker after a scan's compressed data, or the file's size if there is none or a restart marker is out of order. */
+/* The offset of the marker after a scan's compressed data; the file's size if there is none or a restart marker is out of order. */
 static size_t end_of_scan(const struct reader *self, size_t at)
 {
     int restart = RST0;

@@ -32,12 +32,12 @@ static void describe_blocks(const rvit_prune_info *info, char *out, size_t out_s
 static void describe_option(const rvit_prune_info *info, const struct prune_parameter *parameter, char *out, size_t out_size)
 {
     char blocks[64];
-    const double usual = prune_default(parameter, info);
+    const double default_value = prune_default(parameter, info);
     if (parameter->bit == RVIT_PRUNE_BLOCKS) {
         describe_blocks(info, blocks, sizeof blocks);
         snprintf(out, out_size, "--blocks %s", blocks);
-    } else if (usual >= 0) {
-        snprintf(out, out_size, "--%s %g", parameter->option, usual);
+    } else if (default_value >= 0) {
+        snprintf(out, out_size, "--%s %g", parameter->option, default_value);
     } else {
         snprintf(out, out_size, "%s", parameter->absent);
     }
@@ -92,12 +92,12 @@ static void print_table(const struct listed *policies, int32_t n)
 
 static json_t *default_to_json(const rvit_prune_info *info, const struct prune_parameter *parameter)
 {
-    const double usual = prune_default(parameter, info);
+    const double default_value = prune_default(parameter, info);
     if (parameter->bit == RVIT_PRUNE_BLOCKS)
         return json_integers(info->default_blocks, info->n_default_blocks < 0 ? 1 : info->n_default_blocks);
     if (parameter->bit == RVIT_PRUNE_SEED)
         return json_integer(0);
-    return usual < 0 ? json_null() : parameter->whole ? json_integer((json_int_t)usual) : json_number(usual);
+    return default_value < 0 ? json_null() : parameter->whole ? json_integer((json_int_t)default_value) : json_number(default_value);
 }
 
 static json_t *policy_to_json(const rvit_prune_info *info)

@@ -8,7 +8,7 @@
 #include "json.h"
 #include "option_table.h"
 
-#define OFFSETS(given, usual) offsetof(rvit_prune_desc, given), offsetof(rvit_prune_info, usual)
+#define OFFSETS(desc_field, info_field) offsetof(rvit_prune_desc, desc_field), offsetof(rvit_prune_info, info_field)
 const struct prune_parameter prune_parameters[PRUNE_N_PARAMETERS] = {
     {RVIT_PRUNE_KEEP, "keep", "[--keep R]", false, OFFSETS(keep, default_keep)},
     {RVIT_PRUNE_BLOCKS, "blocks", "--blocks LIST", false, 0, 0},
@@ -30,8 +30,8 @@ static double number_at(const void *base, size_t offset, bool whole)
 
 double prune_default(const struct prune_parameter *parameter, const rvit_prune_info *policy)
 {
-    const double usual = number_at(policy, parameter->usual, parameter->whole);
-    return parameter->bit == RVIT_PRUNE_SAMPLES && usual == 0 ? -1 : usual;
+    const double value = number_at(policy, parameter->info_offset, parameter->whole);
+    return parameter->bit == RVIT_PRUNE_SAMPLES && value == 0 ? -1 : value;
 }
 
 const char *prune_name(int index)
@@ -103,8 +103,8 @@ void prune_resolve(struct prune *self, const rvit_model_info *model)
     if (policy->parameters & RVIT_PRUNE_SAMPLES && desc->n_samples == 0)
         desc->n_samples = policy->default_samples ? policy->default_samples : model->tokens - model->n_prefix;
     if (policy->parameters & RVIT_PRUNE_OBJECT_BLOCK && desc->object_block < 0) {
-        const int32_t usual = (int32_t)floor(policy->default_object_part * model->depth + 0.5) - 1, last = desc->blocks[0];
-        desc->object_block = usual < 0 ? 0 : usual < last ? usual : last;
+        const int32_t default_block = (int32_t)floor(policy->default_object_part * model->depth + 0.5) - 1, last = desc->blocks[0];
+        desc->object_block = default_block < 0 ? 0 : default_block < last ? default_block : last;
     }
 }
 
@@ -115,7 +115,7 @@ static double value_of(const struct prune *self, const struct prune_parameter *p
         return -1;
     if (parameter->bit == RVIT_PRUNE_MASS && value_of(self, &prune_parameters[0]) >= 0) /* a kept fraction replaces it */
         return -1;
-    const double given = number_at(&self->desc, parameter->given, parameter->whole);
+    const double given = number_at(&self->desc, parameter->desc_offset, parameter->whole);
     return given >= 0 ? given : prune_default(parameter, &self->policy);
 }
 
@@ -143,7 +143,7 @@ json_t *prune_to_json(const struct prune *self)
                   self->policy.parameters & RVIT_PRUNE_SEED ? json_integer((json_int_t)self->desc.seed) : json_null());
     for (int i = 0; i < PRUNE_N_PARAMETERS; i++) {
         const double value = value_of(self, &prune_parameters[i]);
-        if (prune_parameters[i].given != 0)
+        if (prune_parameters[i].desc_offset != 0)
             json_object_set_new(object, prune_parameters[i].option,
                                 value < 0                   ? json_null()
                                 : prune_parameters[i].whole ? json_integer((json_int_t)value)

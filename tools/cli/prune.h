@@ -19,9 +19,9 @@ struct prune {
 struct prune_parameter {
     rvit_prune_parameter bit;
     const char *option;
-    const char *absent;  /* how it is shown for a policy without a default */
-    bool whole;          /* int32_t, else double */
-    size_t given, usual; /* offsets in rvit_prune_desc and rvit_prune_info; 0: not a number, or no default */
+    const char *absent;              /* how it is shown for a policy without a default */
+    bool whole;                      /* int32_t, else double */
+    size_t desc_offset, info_offset; /* offsets in rvit_prune_desc and rvit_prune_info; 0: not a number, or no default */
 };
 #define PRUNE_N_PARAMETERS 10
 extern const struct prune_parameter prune_parameters[PRUNE_N_PARAMETERS];

@@ -6,8 +6,8 @@
 
 #include "core/base/quantized.h"
 
-/* Headroom for larger values on other images. It costs nothing in e4m3, whose precision does not depend on the scale, but the same factor
-   of precision in int8. */
+/* Headroom for larger values on other images. It costs nothing in e4m3, because its precision does not depend on the scale; in int8
+   it costs the same factor of precision. */
 #define ROOM 2.0f
 
 float quantize_fixed_scale(const struct quantize *self, const struct quantize_input *input)

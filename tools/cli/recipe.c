@@ -24,7 +24,7 @@ const char *recipe_value(const rvit_checkpoint *checkpoint, const char *fact)
 }
 
 /* timm's rule for its own models if the files have no crop. */
-static double usual_crop(const rvit_image_recipe *known)
+static double default_crop(const rvit_image_recipe *known)
 {
     return known->height < 384 || known->width < 384 ? 0.9 : 1;
 }
@@ -41,7 +41,7 @@ bool recipe_geometry(const struct recipe_options *given, const rvit_image_recipe
     if (out->processor == RVIT_PROCESSOR_HF_FLOAT && (given->fit || given->crop > 0))
         out->processor = RVIT_PROCESSOR_HF; /* it supports them */
     if (given->crop > 0 || out->fit != known->fit) {
-        const double crop = given->crop > 0 ? given->crop : out->fit == RVIT_FIT_CROP ? usual_crop(known) : 1;
+        const double crop = given->crop > 0 ? given->crop : out->fit == RVIT_FIT_CROP ? default_crop(known) : 1;
         out->resize_height = (int32_t)floor(known->height / crop);
         out->resize_width = (int32_t)floor(known->width / crop);
     }

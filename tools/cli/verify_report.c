@@ -222,5 +222,5 @@ void verify_print_prologue(const struct verify *self)
         printf("images   %lld of seeded, smoothed noise\n\n", (long long)self->n_noise);
     }
     if (verify_is_same_device(self))
-        complain(NULL, "A and B are the same device, which proves little; --against oracle compares with float64 sums");
+        complain(NULL, "A and B are the same device, so equal results prove little; --against oracle compares with float64 sums");
 }

@@ -5,16 +5,16 @@
 #include "core/base/status.h"
 #include "core/model/config/model_type.h"
 
-/* Sets a fact to a list of block numbers; usual: the default. */
-static rvit_status read_blocks(const rvit_config_reader *r, const rvit_json *vision, const char *field, const rvit_block_list *usual,
-                               rvit_fact fact)
+/* Sets a fact to a list of block numbers; default_value: the default. */
+static rvit_status read_blocks(const rvit_config_reader *r, const rvit_json *vision, const char *field,
+                               const rvit_block_list *default_value, rvit_fact fact)
 {
     char where[RVIT_FACT_WHERE];
     const rvit_json *value = rvit_config_get(vision, field);
     rvit_block_list list = {0};
     rvit_config_where_default(r, vision, field, where);
     if (value == NULL) {
-        rvit_facts_set_blocks(r->facts, fact, usual, where);
+        rvit_facts_set_blocks(r->facts, fact, default_value, where);
         return RVIT_OK;
     }
     if (value->type != RVIT_JSON_ARRAY)
@@ -31,10 +31,11 @@ static rvit_status read_blocks(const rvit_config_reader *r, const rvit_json *vis
     return RVIT_OK;
 }
 
-static rvit_status read_number(const rvit_config_reader *r, const rvit_json *vision, const char *field, int32_t usual, rvit_fact fact)
+static rvit_status read_number(const rvit_config_reader *r, const rvit_json *vision, const char *field, int32_t default_value,
+                               rvit_fact fact)
 {
     char where[RVIT_FACT_WHERE];
-    int64_t value = usual;
+    int64_t value = default_value;
     RVIT_TRY(rvit_config_integer(r, vision, field, 1, 1 << 20, &value));
     rvit_facts_set(r->facts, fact, (double)value, rvit_config_where_default(r, vision, field, where));
     return RVIT_OK;

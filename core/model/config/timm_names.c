@@ -44,7 +44,7 @@ static const struct {
 #undef ROTARY
 };
 
-/* Parts that differ from `usual`. */
+/* Parts that differ from `defaults`. */
 static const struct {
     rvit_fact fact;
     int32_t value;
@@ -163,17 +163,17 @@ static void set_parts(rvit_facts *facts, const group *g, const char *name, size_
     static const struct {
         rvit_fact fact;
         int32_t value;
-    } usual[] = {{RVIT_FACT_CLS, 1},     {RVIT_FACT_REGISTERS, 0}, {RVIT_FACT_PATCH_NORM, 0},  {RVIT_FACT_NORM_PRE, 0},
-                 {RVIT_FACT_FC_NORM, 0}, {RVIT_FACT_QKV_BIAS, 1},  {RVIT_FACT_LAYER_SCALE, 0}, {RVIT_FACT_FINAL_NORM, 1}};
+    } defaults[] = {{RVIT_FACT_CLS, 1},     {RVIT_FACT_REGISTERS, 0}, {RVIT_FACT_PATCH_NORM, 0},  {RVIT_FACT_NORM_PRE, 0},
+                    {RVIT_FACT_FC_NORM, 0}, {RVIT_FACT_QKV_BIAS, 1},  {RVIT_FACT_LAYER_SCALE, 0}, {RVIT_FACT_FINAL_NORM, 1}};
     const int own_pooling =
         rvit_facts_integer(facts, RVIT_FACT_POOLING) == (int32_t)g->pooling && strcmp(facts->of[RVIT_FACT_POOLING].where, "given") != 0;
-    for (size_t k = 0; k < sizeof usual / sizeof *usual; k++) {
-        int32_t value = usual[k].value;
+    for (size_t k = 0; k < sizeof defaults / sizeof *defaults; k++) {
+        int32_t value = defaults[k].value;
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-            if (parts[i].fact == usual[k].fact && find_in(parts[i].names, name, length) != NULL)
+            if (parts[i].fact == defaults[k].fact && find_in(parts[i].names, name, length) != NULL)
                 value = parts[i].value;
-        if (usual[k].fact != RVIT_FACT_FC_NORM || own_pooling)
-            rvit_facts_set(facts, usual[k].fact, value, where);
+        if (defaults[k].fact != RVIT_FACT_FC_NORM || own_pooling)
+            rvit_facts_set(facts, defaults[k].fact, value, where);
     }
 }
 
