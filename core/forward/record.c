@@ -16,8 +16,7 @@ static rvit_status trace_input(const forward *f, rvit_block_linear linear, rvit_
 {
     const rvit_model *m = f->model;
     const int64_t row = rvit_dtype_size(m->dtype) * f->rows.capacity, dim = m->info.dim;
-    const int64_t columns =
-        f->block * (3 * dim + m->mlp_width) + linear * dim; /* of the inputs before it; fc2's input is the last of a block */
+    const int64_t columns = f->block * (3 * dim + m->mlp_width) + linear * dim; /* of the inputs before it; fc2's is a block's last */
     if (f->plan->desc.trace != RVIT_TRACE_INPUTS)
         return RVIT_OK;
     return rvit_forward_copy(f, x, row * rvit_block_inputs(m, linear), at(view(f, f->plan->trace_inputs), row * columns));
@@ -234,8 +233,8 @@ static rvit_status rotate(const forward *f)
     args.n_heads = model->info.n_heads;
     args.head_dim = model->info.head_dim;
     args.n_positions = f->plan->desc.variable_resolution ? (int32_t)f->plan->segments[0].rows : model->info.tokens;
-    args.n_prefix =
-        f->plan->desc.variable_resolution ? 0 : model->info.n_prefix; /* a table with a line per row includes those without rotation */
+    /* With variable resolution the table has a row for prefix tokens too, without rotation. */
+    args.n_prefix = f->plan->desc.variable_resolution ? 0 : model->info.n_prefix;
     args.q = f->wide;
     args.k = at(f->wide, model->info.dim * rvit_dtype_size(model->dtype));
     args.q_stride = args.k_stride = 3 * (int64_t)model->info.dim;

@@ -33,11 +33,11 @@ static rvit_status check_layout(const rvit_session *s, int32_t stage)
 static rvit_status check_errors(const rvit_session *s, int32_t stage)
 {
     enum { KINDS = 3 };
-    const int32_t *reported = rvit_session_host(s, s->plan->stages[stage].error), most_images = s->plan->desc.max_images;
+    const int32_t *reported = rvit_session_host(s, s->plan->stages[stage].error), max_images = s->plan->desc.max_images;
     if (reported == NULL || reported[0] == 0)
         return RVIT_OK;
-    int in_range = reported[0] > 0 && reported[0] <= (int64_t)KINDS * most_images;
-    for (int32_t i = 0; i < most_images; i++)
+    int in_range = reported[0] > 0 && reported[0] <= (int64_t)KINDS * max_images;
+    for (int32_t i = 0; i < max_images; i++)
         in_range &= reported[1 + i] >= 0 && reported[1 + i] <= KINDS;
     if (!in_range)
         return rvit_fail(RVIT_INTERNAL,

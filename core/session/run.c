@@ -123,12 +123,12 @@ static rvit_status patchify_of(const rvit_session *s, const rvit_run_args *args,
 {
     rvit_op op = {.type = RVIT_OP_PATCHIFY, .patchify = s->patchify};
     op.patchify.images = args->input.view;
-    const int native = s->plan->desc.variable_resolution;
-    if (!s->plan->desc.fixed_batch && !native)
+    const int variable = s->plan->desc.variable_resolution;
+    if (!s->plan->desc.fixed_batch && !variable)
         op.patchify.live_images.offset += 4 * (int64_t)args->n_images;
     /* The op reads only this run's images, and the view may hold no more: check it for their number, not for the capacity. */
     if (!s->stream->device->binds_capacity)
-        op.patchify.n_images = native ? rvit_variable_patches(s, args->n_images) : args->n_images;
+        op.patchify.n_images = variable ? rvit_variable_patches(s, args->n_images) : args->n_images;
     RVIT_TRY(rvit_op_check(s->stream->device, &op));
     op.patchify.n_images = s->patchify.n_images;
     *out_op = op;
