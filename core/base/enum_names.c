@@ -131,5 +131,5 @@ rvit_status rvit_enum_from_name(rvit_enum type, const char *name, int32_t *out_v
         (void)snprintf(known + used, sizeof known - used, "%s%s", i == 0 ? "" : ", ", enums[type].names[i]);
     }
     rvit_printable(shown, sizeof shown, name);
-    return rvit_fail(RVIT_INVALID_ARGUMENT, "no %s is called '%s': there are %s", enums[type].what, shown, known);
+    return rvit_fail(RVIT_INVALID_ARGUMENT, "no %s is called '%s'; valid names: %s", enums[type].what, shown, known);
 }

@@ -250,7 +250,7 @@ static rvit_status prepare_patchify(rvit_op *op)
         a->image_size = 0;
     }
     if (a->image_size != 0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "patchify: image_size is %d, expected 0 beside image_height and image_width",
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "patchify: image_size is %d, expected 0 with image_height and image_width set",
                          (int)a->image_size);
     RVIT_TRY(check_side(op, "image_height", a->image_height));
     RVIT_TRY(check_side(op, "image_width", a->image_width));
@@ -623,7 +623,7 @@ static rvit_status prepare_bipartite_match(rvit_op *op)
         a->group_size = 1;
     if (a->group_size > 1 && a->n_prefix > 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT,
-                         "bipartite_match: group_size is %d, but n_prefix is %d: rows of prefix tokens belong to no group",
+                         "bipartite_match: group_size is %d, but n_prefix is %d: prefix tokens do not belong to a group",
                          (int)a->group_size, (int)a->n_prefix);
     if (a->group_size == 1 && a->window_cu_seqlens.buffer != NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT,

@@ -85,9 +85,9 @@ rvit_status rvit_buffer_set(rvit_buffer *buffer, void *address, int64_t size)
     if (buffer == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_buffer_set: buffer is NULL");
     if (!buffer->wrapped)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_buffer_set: buffer is not a wrapped one");
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_buffer_set: buffer is not wrapped");
     if (buffer->memory != RVIT_ADDRESS_SPACE)
-        return rvit_fail(RVIT_UNSUPPORTED, "rvit_buffer_set: a wrapped VkBuffer stays what it is");
+        return rvit_fail(RVIT_UNSUPPORTED, "rvit_buffer_set: the VkBuffer of a wrapped buffer cannot be replaced");
     RVIT_TRY(check_address("rvit_buffer_set", address, size));
     buffer->address = (uint64_t)(uintptr_t)address;
     buffer->size = size;

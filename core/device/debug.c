@@ -65,8 +65,8 @@ static rvit_status check_number(const number_rule *rule, const int32_t *numbers,
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s[%lld] is %d, expected 0..%lld%s", rule->op, rule->field, (long long)i,
                          (int)numbers[i], (long long)rule->limit - 1, rule->flags & OR_NEGATIVE ? " or below 0" : "");
     if (rule->flags & ASCENDING && i > 0 && numbers[i] <= numbers[i - 1])
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s[%lld] is %d, not above the one before it, %d", rule->op, rule->field, (long long)i,
-                         (int)numbers[i], (int)numbers[i - 1]);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s[%lld] is %d, expected more than the previous one, %d", rule->op, rule->field,
+                         (long long)i, (int)numbers[i], (int)numbers[i - 1]);
     return RVIT_OK;
 }
 

@@ -42,7 +42,7 @@ rvit_status rvit_stream_set(rvit_stream *stream, void *native)
     if (stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_stream_set: stream is NULL");
     if (!stream->wrapped)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_stream_set: stream is not a wrapped one");
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_stream_set: stream is not wrapped");
     if (stream->recording)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_stream_set: stream is recording");
     stream->device->api->stream_set(stream, native);

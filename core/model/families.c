@@ -159,7 +159,7 @@ static void log_match(const rvit_tensor_set *set, const char *prefix, const matc
                      (int)m->n_next, name);
     }
     if (!found && m->next != NULL)
-        snprintf(why, sizeof why, "'%s' ('%s%s') matches as many, but comes later", m->next->name, m->next->prefix, m->next->blocks);
+        snprintf(why, sizeof why, "'%s' ('%s%s') matches equally many, but comes later", m->next->name, m->next->prefix, m->next->blocks);
     rvit_log(RVIT_LOG_DEBUG, "%s: family '%s' ('%s%s') matches %d of its %d names, counting one block; %s", rvit_tensor_set_path(set),
              m->best->name, m->best->prefix, m->best->blocks, (int)m->n_best, (int)n_names, why);
 }

@@ -190,7 +190,7 @@ static void warn_of_policy(const json_t *root)
         integer_of(json_object_get(policy, "default_timeout_microseconds")) > 0 ||
         json_is_true(json_object_get(policy, "allow_timeout_override")) || integer_of(json_object_get(batching, "priority_levels")) > 0)
         log_line(TRITONSERVER_LOG_WARN,
-                 "raggedvit: dynamic_batching has a queue policy or priorities: so the server prepares no batch ahead, "
+                 "raggedvit: dynamic_batching has a queue policy or priorities, so the server prepares no batch ahead, "
                  "and a batch may wait for 500 ms if no further request arrives");
 }
 
