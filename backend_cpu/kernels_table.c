@@ -80,7 +80,7 @@ _Static_assert(RVIT_CPU_LINEAR_DEPTH *PANEL + RVIT_CPU_LINEAR_ROWS * (SUMS_STRID
                "a tile of linear must fit the scratch memory");
 _Static_assert(RVIT_CPU_LINEAR_COLUMNS % PANEL == 0 && RVIT_CPU_LINEAR_DEPTH % VL == 0, "full tiles are made of full panels");
 
-/* Into panels [in_features, PANEL]; the last one may be narrower. */
+/* Rearranges a weight into panels [in_features, PANEL]; the last one may be narrower. */
 static int arrange(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch)
 {
     const int64_t size = rvit_cpu_size(dtype);

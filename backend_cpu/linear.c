@@ -12,7 +12,7 @@ typedef struct linear_job {
     int row_unit, column_unit;
     int64_t max_groups, max_panels; /* of a tile */
     int64_t row_tiles, column_tiles;
-    /* With out_dtype E4M3. */
+    /* Used if out_dtype is E4M3. */
     rvit_view saturated;
     float *out_scales, out_scale;
 } linear_job;

@@ -58,7 +58,7 @@ typedef struct row_moments {
     float mean, scale;
 } row_moments;
 
-/* Of the row that begins at element `first`. */
+/* The moments of the row that begins at element `first`. */
 INLINE row_moments moments_of(const row_norm *norm, const void *x, int64_t first, rvit_dtype dtype)
 {
     row_moments m = {0.0f, 1.0f};
@@ -83,7 +83,7 @@ INLINE row_moments moments_of(const row_norm *norm, const void *x, int64_t first
     return m;
 }
 
-/* n columns of that row from i on, normalised. */
+/* Columns i .. i + n - 1 of that row, normalised. */
 INLINE vec normal(const row_norm *norm, const row_moments *m, const void *x, int64_t first, int64_t i, int64_t n, rvit_dtype dtype)
 {
     const vec v = any_load(x, first + i, n, dtype);

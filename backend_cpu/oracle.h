@@ -51,7 +51,7 @@ typedef struct oracle_moments {
     double mean, scale;
 } oracle_moments;
 
-/* Of the row that begins at element `first`. */
+/* The moments of the row that begins at element `first`. */
 static inline oracle_moments moments(const oracle_norm *norm, const void *x, int64_t first, rvit_dtype dtype)
 {
     double mean = 0.0, variance = 0.0;

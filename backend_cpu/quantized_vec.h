@@ -39,7 +39,7 @@ INLINE ivec vec_round(vec v)
 #endif
 }
 
-/* For numbers, not NaN. */
+/* v must not contain NaN. */
 INLINE ivec vec_to_e4m3(vec v)
 {
     const ivec sign = (ivec)((uvec)v >> 24) & 0x80;

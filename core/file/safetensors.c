@@ -423,7 +423,7 @@ static rvit_status wrap(rvit_safetensors *file, const rvit_tensor_desc *tensors,
     return RVIT_OK;
 }
 
-/* From a file or, with path NULL, from tensors in memory. */
+/* Opens a file or, with path NULL, wraps tensors in memory. */
 static rvit_status create(const char *path, const rvit_tensor_desc *tensors, int32_t n_tensors, rvit_alloc *alloc,
                           rvit_safetensors **out_file)
 {

@@ -169,7 +169,7 @@ static rvit_status wrap(rvit_tensor_set *set, const rvit_tensor_desc *tensors, i
     return RVIT_OK;
 }
 
-/* From files or, with path NULL, from tensors in memory. */
+/* Opens files or, with path NULL, wraps tensors in memory. */
 static rvit_status create(const char *path, const rvit_tensor_desc *tensors, int32_t n_tensors, rvit_alloc *alloc,
                           rvit_tensor_set **out_set)
 {

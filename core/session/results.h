@@ -7,7 +7,7 @@
 /* A result as rvit_session_get returns it, but projected rows are not normalized. The session must have the result, and a finished run.
    data is NULL if the host does not have it. */
 rvit_result_view rvit_session_values(const rvit_session *session, rvit_result what, int32_t index);
-/* For messages; plural. */
+/* The name of a result in messages, in the plural. */
 const char *rvit_result_name(rvit_result what);
 
 /* After a run, before its results are used: checks the lengths and errors that the device wrote. INTERNAL: they are out of range. */

@@ -73,7 +73,7 @@ static rvit_status read_preprocessing(const rvit_config_reader *reader, const rv
     RVIT_TRY(rvit_config_colours_fact(&r, cfg, "std", 1e-3, RVIT_FACT_STD));
     RVIT_TRY(rvit_config_string(&r, cfg, "interpolation", &name));
     RVIT_TRY(rvit_config_string(&r, cfg, "resize_mode", &mode));
-    /* With open_clip's defaults for absent fields. */
+    /* Absent fields have open_clip's defaults. */
     rvit_facts_set(r.facts, RVIT_FACT_FILTER,
                    name == NULL || strcmp(name, "bicubic") == 0 ? RVIT_FILTER_BICUBIC
                    : strcmp(name, "bilinear") == 0              ? RVIT_FILTER_BILINEAR

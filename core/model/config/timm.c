@@ -160,7 +160,7 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
     RVIT_TRY(rvit_config_activation_fact(&r, args, "attn_pool_act_layer", RVIT_FACT_MAP_ACTIVATION));
     for (const rvit_config_word *field = parts; field->word != NULL; field++)
         RVIT_TRY(read_part(&r, args, field->word, (rvit_fact)field->value));
-    /* Nor are these two. */
+    /* Not timm arguments either. */
     RVIT_TRY(rvit_config_number_fact(&r, args, "norm_eps", RVIT_FACT_EPS));
     RVIT_TRY(rvit_config_word_fact(&r, args, "position", RVIT_FACT_POSITION, positions, 0));
     RVIT_TRY(read_pooling(&r, args));
@@ -172,7 +172,7 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
     return RVIT_OK;
 }
 
-/* With timm's defaults for absent fields. */
+/* Absent fields have timm's defaults. */
 static rvit_status read_filter(const rvit_config_reader *r, const rvit_json *object)
 {
     char where[RVIT_FACT_WHERE];
