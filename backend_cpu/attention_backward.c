@@ -6,7 +6,7 @@ typedef struct backward_job {
     const rvit_attention_backward_args *args;
     const int32_t *cu_seqlens;
     float *shares;   /* per-head terms of d_key_bias: [n_heads, rows], or NULL */
-    int64_t n_tiles; /* key tiles per image and head; also query tiles */
+    int64_t n_tiles; /* of keys, and of queries, per image and head */
 } backward_job;
 
 static const void *elements(rvit_view view, int64_t index, rvit_dtype dtype)

@@ -259,7 +259,7 @@ typedef struct rvit_cpu_kernels {
     void (*bipartite_match)(const rvit_cpu_bipartite_match_tile *tile, float *scratch);
     /* Copies n runs of `patch` pixels to F16 or BF16 rows, out_stride bytes apart. second: byte offset of the rounding errors; 0: not
        stored. */
-    void (*cut)(const float *pixels, int64_t patch, int64_t n, rvit_dtype dtype, char *out, int64_t out_stride, int64_t second);
+    void (*patchify)(const float *pixels, int64_t patch, int64_t n, rvit_dtype dtype, char *out, int64_t out_stride, int64_t second);
     /* Convert from and to F16 or BF16. */
     void (*widen)(const uint16_t *from, rvit_dtype dtype, float *out, int64_t n);
     void (*narrow)(const float *values, rvit_dtype dtype, uint16_t *out, int64_t n);

@@ -64,7 +64,7 @@ INLINE void cut_pieces(const float *pixels, int64_t patch, int64_t n, char *out,
     }
 }
 
-static void cut(const float *pixels, int64_t patch, int64_t n, rvit_dtype dtype, char *out, int64_t out_stride, int64_t second)
+static void patchify(const float *pixels, int64_t patch, int64_t n, rvit_dtype dtype, char *out, int64_t out_stride, int64_t second)
 {
     if (dtype == RVIT_F16)
         cut_pieces(pixels, patch, n, out, out_stride, second, RVIT_F16);
@@ -309,7 +309,7 @@ const rvit_cpu_kernels ISA_NAME(rvit_cpu_kernels) = {
     .attention_pool = ISA_NAME(rvit_cpu_attention_pool_kernel),
     .metric = ISA_NAME(rvit_cpu_metric_kernel),
     .bipartite_match = ISA_NAME(rvit_cpu_bipartite_match_kernel),
-    .cut = cut,
+    .patchify = patchify,
     .widen = widen,
     .narrow = narrow,
 };

@@ -12,11 +12,11 @@ typedef struct patchify_job {
 } patchify_job;
 
 /* Copies n runs of a line of pixels to n rows. second: byte offset of the rounding errors in a row; 0: not stored. */
-static void cut_line(const patchify_job *job, const float *pixels, int64_t n, char *out, int64_t second)
+static void write_runs(const patchify_job *job, const float *pixels, int64_t n, char *out, int64_t second)
 {
     const int64_t patch = job->patch_size, out_stride = job->out_stride * rvit_cpu_size(job->dtype);
     if (job->dtype != RVIT_F32)
-        job->kernels->cut(pixels, patch, n, job->dtype, out, out_stride, second);
+        job->kernels->patchify(pixels, patch, n, job->dtype, out, out_stride, second);
     else
         for (int64_t i = 0; i < n; i++)
             memcpy(out + i * out_stride, pixels + i * patch, (size_t)patch * sizeof *pixels);
@@ -32,8 +32,8 @@ static void patchify_line(const patchify_job *job, int64_t image, int64_t line, 
     for (int64_t channel = 0; channel < job->channels; channel++)
         for (int64_t y = 0; y < patch; y++) {
             const int64_t pixel_line = (image * job->channels + channel) * job->height + line * patch + y;
-            cut_line(job, job->images + pixel_line * job->width + x * patch, n, out + (channel * patch + y) * patch * element,
-                     second * element);
+            write_runs(job, job->images + pixel_line * job->width + x * patch, n, out + (channel * patch + y) * patch * element,
+                       second * element);
         }
 }
 

@@ -227,7 +227,7 @@ static float load_planar(const source *s, int c, int32_t x, int32_t y)
     return value;
 }
 
-static void cut_planar(const preprocess_job *job, const source *s, tile t, int32_t in_x, int32_t in_y, int64_t at)
+static void write_planar_tile(const preprocess_job *job, const source *s, tile t, int32_t in_x, int32_t in_y, int64_t at)
 {
     const int64_t patch = job->args->patch_size;
     const int inside = s->memory != NULL && t.x + t.width <= s->e.width && t.y + t.height <= s->e.height &&
@@ -255,7 +255,7 @@ static void write_patch(const preprocess_job *job, int64_t row, const rvit_image
     for (int32_t y = 0; y < patch; y += TILE)
         for (int32_t x = 0; x < patch; x += TILE) {
             const tile t = {left + x, top + y, patch - x < TILE ? patch - x : TILE, patch - y < TILE ? patch - y : TILE};
-            (planar ? cut_planar : write_tile)(job, &s, t, x, y, at);
+            (planar ? write_planar_tile : write_tile)(job, &s, t, x, y, at);
         }
 }
 

@@ -83,7 +83,7 @@ INLINE vec vec_select(ivec mask, vec a, vec b)
 
 typedef uint16_t half_vec __attribute__((vector_size(VL * 2)));
 
-/* The rule of core/base/half.h on vectors, for processors without a conversion instruction. */
+/* Without a conversion instruction this follows core/base/half.h. */
 INLINE vec half_load(const uint16_t *p)
 {
 #if VL == 16

@@ -159,7 +159,7 @@ static int64_t widest(const rvit_model *m)
 {
     const int64_t patch = rvit_model_patch_split(m) * (int64_t)rvit_model_row_width(m), qkv = rvit_model_qkv_width(m);
     const int late_gate = rvit_model_quantizes(m) && m->info.gated; /* applied during quantization */
-    /* A norm and a late gate write their rows after those that they read. */
+    /* A norm writes its rows after those that it reads; a late gate reads fc1's gates and values. */
     const int64_t own = (m->mlp_norm || late_gate ? 2 : 1) * (int64_t)m->mlp_width;
     return larger(larger(patch, qkv), larger(m->map.mlp_width, rvit_model_hidden_begin(m) + own));
 }
@@ -447,7 +447,7 @@ static rvit_status too_large(const rvit_model *m, const rvit_session_plan *p, co
                      (long long)(m->device->max_array / ((array->size + value - 1) / value)));
 }
 
-/* Checks the largest array that a single op uses. Arrays that are only copied, or hold several arrays, may have any size. */
+/* Checks the largest of the arrays that ops use as a whole. Those that are only copied, or hold several arrays, may have any size. */
 static rvit_status check_arrays(const rvit_model *m, const rvit_session_plan *p)
 {
     static const rvit_session_array none;

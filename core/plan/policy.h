@@ -28,7 +28,7 @@ typedef struct rvit_policy {
     rvit_prune_info info; /* all but the name */
     rvit_prune_site site;
     rvit_select_mode select;
-    rvit_score_type score; /* not used if the caller provides the mask */
+    rvit_score_type score; /* not used with RVIT_SELECT_MASK */
     rvit_policy_probs probs;
     int32_t prefix_competes;
     rvit_policy_count count;

@@ -21,7 +21,7 @@ static const uint8_t *mask_of(const rvit_session *s, const rvit_run_args *args, 
 }
 
 /* Whether the masks of stages 0..stage keep a token. */
-static int stays(const rvit_session *s, const rvit_run_args *args, int32_t stage, int32_t token)
+static int is_kept(const rvit_session *s, const rvit_run_args *args, int32_t stage, int32_t token)
 {
     for (int32_t i = 0; i <= stage; i++)
         if (mask_of(s, args, i)[token] == 0)
@@ -30,13 +30,13 @@ static int stays(const rvit_session *s, const rvit_run_args *args, int32_t stage
 }
 
 /* Without prefix tokens, masks could drop all tokens of an image. */
-static rvit_status check_some_left(const rvit_session *s, const rvit_run_args *args)
+static rvit_status check_not_empty(const rvit_session *s, const rvit_run_args *args)
 {
     const int32_t *cu = run_layout(s), n_stages = s->plan->schedule.n_stages;
     for (int32_t image = 0; image < args->n_images; image++) {
         int32_t left = 0;
         for (int32_t t = cu[image]; t < cu[image + 1] && !left; t++)
-            left = stays(s, args, n_stages - 1, t);
+            left = is_kept(s, args, n_stages - 1, t);
         if (!left)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: keep leaves no token of image %d", (int)image);
     }
@@ -44,7 +44,7 @@ static rvit_status check_some_left(const rvit_session *s, const rvit_run_args *a
 }
 
 /* RVIT_TRACE_GIVEN: the masks must keep no more than the policy could, because the memory of the stages is planned for that. */
-static rvit_status check_room(const rvit_session *s, const rvit_run_args *args)
+static rvit_status check_capacity(const rvit_session *s, const rvit_run_args *args)
 {
     const int32_t *cu = run_layout(s);
     for (int32_t i = 0; i < s->plan->schedule.n_stages; i++) {
@@ -53,7 +53,7 @@ static rvit_status check_room(const rvit_session *s, const rvit_run_args *args)
         for (int32_t image = 0; image < args->n_images; image++) {
             int32_t n = 0;
             for (int32_t t = cu[image]; t < cu[image + 1]; t++)
-                n += stays(s, args, i, t);
+                n += is_kept(s, args, i, t);
             rows += n;
             if (n > left->max_len || rows > left->rows)
                 return rvit_fail(RVIT_INVALID_ARGUMENT,
@@ -78,8 +78,8 @@ static rvit_status check_masks(const rvit_session *s, const rvit_run_args *args)
                     return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: keep of stage %d drops prefix token %d of image %d", (int)i, (int)t,
                                      (int)image);
     if (s->plan->schedule.given)
-        RVIT_TRY(check_room(s, args));
-    return n_prefix > 0 ? RVIT_OK : check_some_left(s, args);
+        RVIT_TRY(check_capacity(s, args));
+    return n_prefix > 0 ? RVIT_OK : check_not_empty(s, args);
 }
 
 /* The mask of a stage covers the tokens that earlier stages left, so masks are compacted. */
@@ -89,7 +89,7 @@ static void write_masks(const rvit_session *s, const rvit_run_args *args)
     for (int32_t i = 0; i < s->plan->schedule.n_stages; i++) {
         uint8_t *packed = rvit_session_host(s, s->plan->stages[i].keep_in);
         for (int32_t t = 0; t < tokens; t++)
-            if (stays(s, args, i - 1, t))
+            if (is_kept(s, args, i - 1, t))
                 *packed++ = mask_of(s, args, i)[t] != 0;
     }
 }
@@ -196,7 +196,7 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
         memcpy(rvit_session_host(session, plan->input), args.input.data,
                (size_t)args.n_images * (size_t)info->channels * (size_t)info->image_height * (size_t)info->image_width * sizeof(float));
     if (desc->variable_resolution)
-        rvit_variable_hand_over(session, &args);
+        rvit_variable_write_input(session, &args);
     if (masked)
         write_masks(session, &args);
     RVIT_TRY(launch(session, &args));

@@ -69,7 +69,7 @@ int32_t rvit_variable_raster_index(const rvit_session *s, int32_t image, int32_t
     return (group / across * side + inner / side) * width + group % across * side + inner % side;
 }
 
-void rvit_variable_hand_over(rvit_session *s, const rvit_run_args *args)
+void rvit_variable_write_input(rvit_session *s, const rvit_run_args *args)
 {
     const rvit_session_plan *plan = s->plan;
     const int32_t patches = rvit_variable_patches(s, args->n_images);

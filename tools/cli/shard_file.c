@@ -88,7 +88,7 @@ int shard_file_advance(struct shard_file *part)
 }
 
 /* Splits the object of --json into the part before "images", the images, and the part after them. */
-static void cut_object(struct shard_file *part)
+static void split_object(struct shard_file *part)
 {
     const char *key;
     json_t *value;
@@ -127,7 +127,7 @@ int shard_file_open(const char *path, struct shard_file *part)
         part->file = NULL;
         if (!ends)
             return bad(part, "has more than one JSON value, and the first is not a run");
-        cut_object(part);
+        split_object(part);
     }
     int index, n;
     if (!json_is_object(json_object_get(part->run, "inputs")) ||
