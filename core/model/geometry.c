@@ -157,7 +157,7 @@ void rvit_vit_name(rvit_vit_config *config)
         snprintf(name + at, room - at, "_%dx%d", (int)info->image_height, (int)info->image_width);
 }
 
-/* Features that show in several tensors together. */
+/* Finds features that only several tensors together show. */
 static void find_together(const rvit_geometry *g, rvit_unsupported *unsupported)
 {
     if (rvit_geometry_has(g, RVIT_ROLE_DIST) && rvit_geometry_has(g, RVIT_ROLE_REGISTERS))

@@ -58,7 +58,7 @@ void print_line(const char *title, const char *text)
 
 static bool output_lost;
 
-void lose_output(void)
+void mark_output_lost(void)
 {
     output_lost = true;
 }

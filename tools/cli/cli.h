@@ -33,7 +33,7 @@ static inline bool is_of_images(rvit_status status)
 /* Prints a line to standard output; unprintable characters of text are escaped. */
 void print_line(const char *title, const char *text);
 /* Records that some output could not be printed. */
-void lose_output(void);
+void mark_output_lost(void);
 /* Call after all output. Returns the exit code; never success if some output could not be written. */
 int finish_output(int code);
 

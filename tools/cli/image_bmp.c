@@ -142,8 +142,7 @@ static bool read_header(struct bmp *self)
     if (!check_kind(self) || (self->bits >= 16 && !read_masks(self, &end)) || (self->bits < 16 && !read_palette(self, n_colours, &end)))
         return false;
     const size_t stored = number(self->data + 10, 4);
-    const bool is_palette =
-        self->bits < 16 && stored == FILE_HEADER + (size_t)self->header; /* written by programs that forget the palette */
+    const bool is_palette = self->bits < 16 && stored == FILE_HEADER + (size_t)self->header; /* some programs forget the palette */
     self->pixels = stored == 0 || is_palette ? end : stored;
     return self->pixels <= self->size || ends_early(self);
 }

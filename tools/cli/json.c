@@ -64,7 +64,7 @@ static void print_slice(json_t *value, size_t skip_begin, size_t skip_end)
     char *text = json_dumps(value, JSON_REAL_PRECISION(9));
     json_decref(value);
     if (!text) {
-        lose_output();
+        mark_output_lost();
         return;
     }
     text[strlen(text) - skip_end] = 0;

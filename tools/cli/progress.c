@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #define BAR_WIDTH 20
-#define PATIENCE 0.7 /* seconds before a bar appears */
+#define BAR_DELAY 0.7 /* seconds before a bar appears */
 
 static struct {
     bool active, visible;
@@ -37,7 +37,7 @@ static void draw_bar(int64_t done)
 void progress_update(int64_t done)
 {
     const double time = now(), elapsed = time - bar.start;
-    if (!bar.active || elapsed < PATIENCE || (time - bar.last < 0.1 && bar.visible))
+    if (!bar.active || elapsed < BAR_DELAY || (time - bar.last < 0.1 && bar.visible))
         return;
     const double rate = (double)done / elapsed;
     fputc('\r', stderr);

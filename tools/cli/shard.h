@@ -1,4 +1,4 @@
-/* The part of the images that one of several processes answers: every n-th image. This spreads neighbouring images, which are often
+/* The part of the images that one of several processes computes: every n-th image. This spreads neighbouring images, which are often
    similar, and the position of an image determines its shard. */
 #ifndef RVIT_CLI_SHARD_H
 #define RVIT_CLI_SHARD_H
