@@ -36,7 +36,7 @@ CONDITIONS = [
     (r"m->info\.pooling == RVIT_POOLING_MAP", "attention pooling"), (r"!takes_images\(p\)", "not IMAGES"), (r"takes_images\(p\)", "IMAGES"),
     (r"!m->device->reads_mapped", "not on the CPU"), (r"p->desc\.input_memory != RVIT_INPUT_RUN", "not RUN"), (r"p->desc\.input_memory == RVIT_INPUT_(\w+)", r"\1"),
     (r"!p->desc\.fixed_batch", "no fixed_batch"), (r"p->desc\.(\w+)\.buffer == NULL", r"no desc.\1"), (r"p->desc\.(\w+)\.buffer != NULL", r"desc.\1"),
-    (r"p->desc\.trace == RVIT_TRACE_INPUTS", "trace of inputs"), (r"p->desc\.trace", "trace"), (r"p->schedule\.given", "trace of given sets"), (r"!scores\(p\)", "no scores"),
+    (r"p->desc\.trace == RVIT_TRACE_INPUTS", "trace of inputs"), (r"p->desc\.trace", "trace"), (r"p->schedule\.given", "trace with the caller's masks"), (r"!scores\(p\)", "no scores"),
     (r"\bscores\(p\)", "the policy scores"), (r"ranks\(p\)", "a fixed number is kept"), (r"scores_positions\(p\)", "`random`"), (r"masks\(p\)", "`mask`"),
     (r"\|\|", "or"), (r"&&", "and"), (r"^1$", "always"),
 ]
