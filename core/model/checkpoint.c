@@ -88,7 +88,7 @@ static void find_layers(rvit_checkpoint *checkpoint)
         }
 }
 
-/* What callers get to see. */
+/* The fields that callers see. */
 static void list(rvit_checkpoint *checkpoint)
 {
     rvit_checkpoint_info *info = &checkpoint->config.files;
@@ -164,7 +164,7 @@ static rvit_status check_source(const char *path, const rvit_checkpoint_desc *de
     if (desc->n_tensors < 1 || desc->n_tensors > RVIT_SAFETENSORS_MAX_TENSORS)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: n_tensors is %d, expected 1..%d", (int)desc->n_tensors,
                          RVIT_SAFETENSORS_MAX_TENSORS);
-    /* Values are read in the byte order of a file. */
+    /* Values in memory are read as little-endian, like those of a file. */
     if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
         return rvit_fail(RVIT_UNSUPPORTED, "checkpoint desc: tensors need a little-endian host");
     return RVIT_OK;
