@@ -340,7 +340,7 @@ static void updates(void **state)
 {
     (void)state;
     static const char *const names[] = {"qwen2_5_vl", "qwen3_vl"}, *const keys[] = {"fullatt_block_indexes", "deepstack_visual_indexes"};
-    static const char *const words[] = {"other full attention blocks", "other deepstack blocks"};
+    static const char *const words[] = {"different full attention blocks", "different deepstack blocks"};
     for (int d = 0; d < 2; d++) {
         qwen_encoder t = qwen_open(names[d]);
         const rvit_session_desc desc = desc_of(&t);
