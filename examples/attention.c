@@ -1,5 +1,5 @@
-/* One ragged attention call: three images of different lengths, packed without padding, on the best device. The result is checked
-   against the definition.
+/* Makes one ragged attention call on three images of different lengths, packed without padding, on the best device. Checks the result
+   against the definition of attention.
 
    usage: attention */
 #include <math.h>
@@ -18,8 +18,8 @@ static void need(rvit_status status)
     }
 }
 
-/* out = softmax(q k^T / sqrt(HEAD_DIM)) v for one query row, its image being the rows first .. last - 1. Row t of qkv is q, k and v of
-   all heads: [3, HEADS, HEAD_DIM]. */
+/* out = softmax(q k^T / sqrt(HEAD_DIM)) v for one query row of the image with rows first .. last - 1. Row t of qkv has q, k and v of all
+   heads: [3, HEADS, HEAD_DIM]. */
 static void plain_attention(const float *qkv, int row, int first, int last, int head, double *out)
 {
     const float *q = qkv + (size_t)row * 3 * DIM + head * HEAD_DIM;
@@ -48,13 +48,14 @@ int main(void)
     need(rvit_device_create(NULL, &device));
     need(rvit_stream_create(device, &stream));
 
-    /* UPLOAD and READBACK memory is mapped: the host writes and reads it in place. What only the device touches is DEVICE memory. */
+    /* UPLOAD and READBACK memory is mapped: the host writes and reads it in place. Use DEVICE memory for data that only the device touches.
+     */
     need(rvit_buffer_create(device, ROWS * 3 * DIM * (int64_t)sizeof(float), RVIT_BUFFER_UPLOAD, &qkv));
     need(rvit_buffer_create(device, (IMAGES + 1) * (int64_t)sizeof(int32_t), RVIT_BUFFER_UPLOAD, &lengths));
     need(rvit_buffer_create(device, ROWS * DIM * (int64_t)sizeof(float), RVIT_BUFFER_READBACK, &out));
 
-    /* Image i owns rows cu_seqlens[i] .. cu_seqlens[i + 1] - 1. The library reads this on the device when the op runs: after a pruning
-       step that ran there, the host need not know it. */
+    /* Image i owns rows cu_seqlens[i] .. cu_seqlens[i + 1] - 1. The device reads them when the op runs, so the host need not know the
+       lengths after pruning. */
     const int32_t starts[IMAGES + 1] = {0, 197, 197 + 98, ROWS};
     int32_t *cu_seqlens = rvit_buffer_host(lengths);
     for (int i = 0; i <= IMAGES; i++)
@@ -71,15 +72,15 @@ int main(void)
     args.n_images = IMAGES;
     args.n_heads = HEADS;
     args.head_dim = HEAD_DIM;
-    args.max_len = MAX_LEN; /* capacities: what the host knows */
+    args.max_len = MAX_LEN; /* capacities: upper bounds known to the host */
     args.rows = ROWS;
-    args.q = (rvit_view){qkv, 0}; /* the three lie in one array, as a ViT's qkv product leaves them */
+    args.q = (rvit_view){qkv, 0}; /* q, k and v share one array, as the qkv GEMM of a ViT writes them */
     args.k = (rvit_view){qkv, DIM * sizeof(float)};
     args.v = (rvit_view){qkv, 2 * DIM * sizeof(float)};
     args.q_stride = args.k_stride = args.v_stride = 3 * DIM;
     args.cu_seqlens = (rvit_view){lengths, 0};
     args.out = (rvit_view){out, 0};
-    need(rvit_attention(stream, &args)); /* enqueued, not done */
+    need(rvit_attention(stream, &args)); /* only enqueues */
     need(rvit_stream_synchronize(stream));
 
     double largest = 0, expected[HEAD_DIM];
@@ -93,7 +94,7 @@ int main(void)
             }
     printf("%d rows of %d images, largest error %.2g\n", ROWS, IMAGES, largest);
 
-    /* In any order: what is still needed is kept alive by what needs it. */
+    /* The order does not matter: objects keep those that they need alive. */
     rvit_buffer_destroy(out);
     rvit_buffer_destroy(lengths);
     rvit_buffer_destroy(qkv);

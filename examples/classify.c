@@ -34,8 +34,8 @@ static unsigned char *read_png(const char *path, int *out_width, int *out_height
     return pixels;
 }
 
-/* What the model wants: f32 [3, size, size], each channel less its mean, over its deviation. The middle square is scaled by averaging
-   the pixels under each new one; the command line tool has timm's exact resampling. */
+/* Writes the input of the model: f32 [3, size, size], normalised by channel. Crops the central square and resizes it by averaging the
+   pixels under each new one; the command line tool has timm's exact resampling. */
 static void prepare(const unsigned char *pixels, int width, int height, int size, float *out)
 {
     static const float mean[3] = {0.485f, 0.456f, 0.406f}, deviation[3] = {0.229f, 0.224f, 0.225f};
@@ -55,7 +55,7 @@ static void prepare(const unsigned char *pixels, int width, int height, int size
 
 static int classify(rvit_model *model, const rvit_model_info *info, rvit_prune_type type, const float *image)
 {
-    /* A session is a forward recorded once with its memory; the policy is part of it. */
+    /* A session holds a forward, recorded once with one policy, and its memory. */
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     rvit_prune_desc prune = RVIT_PRUNE_DESC_INIT;
     prune.type = type;
@@ -103,7 +103,7 @@ int main(int argc, char **argv)
     need(rvit_model_get_info(model, &info));
     rvit_checkpoint_destroy(checkpoint); /* the weights are on the device now */
     if (info.channels != 3 || info.n_classes < 1) {
-        fprintf(stderr, "%s: a model of colour images with a head is needed\n", argv[1]);
+        fprintf(stderr, "%s: the model must take colour images and have a head\n", argv[1]);
         return 1;
     }
 

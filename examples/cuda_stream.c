@@ -1,8 +1,8 @@
-/* Attention inside CUDA code of your own: your context, your stream, your device memory, with the copies before and after it in the same
-   order on that stream. The driver is opened at run time here, so that this compiles without the CUDA toolkit; a program that has cuda.h
-   passes its CUcontext, CUstream and CUdeviceptr in the same way, and one of the runtime API its cudaStream_t and pointers.
+/* Runs attention inside your own CUDA code: in your context, on your stream and memory, ordered between your copies. This example opens
+   the driver at run time, so it compiles without the CUDA toolkit. With cuda.h, pass your CUcontext, CUstream and CUdeviceptr in the same
+   way; with the runtime API, pass your cudaStream_t and pointers.
 
-   usage: cuda_stream     exits 77, saying why, where there is no CUDA driver */
+   usage: cuda_stream     exits with 77 and the reason if there is no CUDA driver */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ static void cuda(const char *call, int result)
     }
 }
 
-/* The driver's function of a name, with its type: int (*name)(arguments). */
+/* Declares int (*name)(arguments) and sets it to this symbol of the driver. */
 #define DRIVER(name, symbol, arguments)                     \
     int(*name) arguments = NULL;                            \
     *(void **)&name = dlsym(driver, symbol);                \
@@ -55,7 +55,7 @@ int main(void)
     DRIVER(memory_free, "cuMemFree_v2", (uint64_t address))
     DRIVER(copy, "cuMemcpyAsync", (uint64_t to, uint64_t from, size_t size, void *stream)) /* host addresses too */
 
-    /* Yours: the primary context (what the runtime API and PyTorch use), a stream, memory. */
+    /* Your objects: the primary context (which the runtime API and PyTorch use too), a stream and memory. */
     void *context = NULL, *cu_stream = NULL;
     uint64_t memory = 0;
     cuda("cuInit", init(0));
@@ -65,7 +65,7 @@ int main(void)
     const int64_t qkv_size = ROWS * 3 * DIM * (int64_t)sizeof(float), out_size = ROWS * DIM * (int64_t)sizeof(float);
     cuda("cuMemAlloc", memory_take(&memory, (size_t)(qkv_size + out_size) + 16));
 
-    /* The library's view of them. Wrapping neither copies nor takes ownership. */
+    /* The library's objects for them. Wrapping neither copies nor takes ownership. */
     rvit_device *device = NULL;
     rvit_stream *stream = NULL;
     rvit_buffer *buffer = NULL;
@@ -77,8 +77,8 @@ int main(void)
     desc.size = qkv_size + out_size + 16;
     need(rvit_buffer_wrap(device, &desc, &buffer));
 
-    /* Two images of 30 and 10 rows. All keys are zero, so the softmax is even and a row's result is the mean of v over its image:
-       with v = row number, 14.5 for the first and 34.5 for the second. */
+    /* Two images of 30 and 10 rows. All keys are zero, so the softmax weights are equal and each result is the mean of v over its image.
+       v is the row number, so the results are 14.5 and 34.5. */
     static float qkv[ROWS][3][DIM], out[ROWS][DIM];
     const int32_t cu_seqlens[4] = {0, 30, ROWS};
     for (int row = 0; row < ROWS; row++)
@@ -99,7 +99,7 @@ int main(void)
     args.cu_seqlens = (rvit_view){buffer, qkv_size + out_size};
     cuda("cuMemcpyAsync", copy(memory, (uintptr_t)qkv, (size_t)qkv_size, cu_stream));
     cuda("cuMemcpyAsync", copy(memory + (uint64_t)(qkv_size + out_size), (uintptr_t)cu_seqlens, sizeof cu_seqlens, cu_stream));
-    need(rvit_attention(stream, &args)); /* behind the copies, on your stream; the host does not wait */
+    need(rvit_attention(stream, &args)); /* after the copies, on your stream; the host does not wait */
     cuda("cuMemcpyAsync", copy((uintptr_t)out, memory + (uint64_t)qkv_size, (size_t)out_size, cu_stream));
     cuda("cuStreamSynchronize", stream_wait(cu_stream));
 

@@ -24,7 +24,7 @@ TILE, COLUMNS, SIZE, N_TRAIN, BATCH, STEPS = 32, 40, 224, 800, 32, 24
 
 
 def tile(sheet, i):
-    """Tile i of the sheet as the checkpoint was trained on it: enlarged and normalised."""
+    """Tile i of the sheet, enlarged and normalised as in the checkpoint's training."""
     x, y = i % COLUMNS * TILE, i // COLUMNS * TILE
     pixels = sheet.crop((x, y, x + TILE, y + TILE)).resize((SIZE, SIZE), Image.Resampling.BICUBIC)
     return ((torch.from_numpy(np.array(pixels)) / 255 - MEAN) / STD).permute(2, 0, 1)

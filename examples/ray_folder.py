@@ -1,15 +1,15 @@
 """Classifies a folder of images on several workers of Ray, into a folder of Parquet files.
 
 The images may also be in a Parquet file with columns path and bytes. Workers may die, and the whole job may be stopped
-and started again: no image is lost or there twice, and finished work is not repeated.
+and started again: no image is lost or duplicated, and finished work is not repeated.
 
     export PYTHONPATH=python RAGGEDVIT_LIBRARY=build/release/libraggedvit.so
     python3 examples/ray_folder.py photos labels --actors 2 --cpus 4
     python3 examples/ray_folder.py photos labels --model vit.safetensors --policy l2 --keep 0.5 --actors 8 --gpus 1
 
-The sorted names are cut into shards. A shard is one task and one file, part-NUMBER.parquet, which appears whole or not
-at all. A task that Ray runs again, because its worker died or an answer was lost, puts the same rows into the same
-file, and so does a task of an older job. So Ray's retries need no care, and the files show what is left to do.
+The sorted names are split into shards. A shard is one task and one file, part-NUMBER.parquet, which is written
+atomically. If Ray repeats a task, because its worker died or a result was lost, the task writes the same rows to the
+same file. So retries are safe, and the existing files show what is left to do.
 """
 
 import argparse
@@ -42,7 +42,7 @@ class Shards:
 
     def __call__(self, batch):
         for number, names in zip(batch["shard"], batch["names"]):
-            with open(self.out / f".part-{number:06d}.attempts", "ab") as attempts:  # Ray would try for ever
+            with open(self.out / f".part-{number:06d}.attempts", "ab") as attempts:  # Ray would retry forever
                 attempts.write(b"x")
                 if attempts.tell() > MOST_ATTEMPTS:
                     raise RuntimeError(
@@ -55,7 +55,7 @@ class Shards:
 
 
 def raw_images(source, names):
-    """The files, or their bytes. A Parquet file that is sorted by path is not read as a whole for each shard."""
+    """The paths of the files, or their bytes. Each shard reads only its part of a Parquet file sorted by path."""
     if source.is_dir():
         return [str(source / name) for name in names]
     rows = pq.read_table(source, columns=["path", "bytes"], filters=[("path", "in", list(names))]).to_pylist()
@@ -75,20 +75,24 @@ def write(path, put):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path, help="of images, or a Parquet file; all workers see it")
-    parser.add_argument("out", type=pathlib.Path, help="folder of the Parquet files, on one too")
+    parser.add_argument(
+        "folder", type=pathlib.Path, help="folder of images, or a Parquet file; all workers must be able to read it"
+    )
+    parser.add_argument(
+        "out", type=pathlib.Path, help="folder for the Parquet files; all workers must be able to write to it"
+    )
     parser.add_argument("--model", default=str(DEMO))
     parser.add_argument("--outputs", default="class,label,score", help="columns, as raggedvit.ray.Classifier has them")
     parser.add_argument("--policy", default="none")
     parser.add_argument("--keep", type=float)
     parser.add_argument("--image-size", type=int)
-    parser.add_argument("--shard", type=int, default=512, help="images of a shard")
+    parser.add_argument("--shard", type=int, default=512, help="images per shard")
     parser.add_argument("--actors", type=int, default=1)
-    parser.add_argument("--gpus", type=float, default=0, help="of each actor; 0.5: two share one")
+    parser.add_argument("--gpus", type=float, default=0, help="GPUs per actor; with 0.5 two actors share one")
     parser.add_argument(
-        "--cpus", type=float, default=1, help="of each actor: threads that decode and, without a GPU, compute"
+        "--cpus", type=float, default=1, help="CPUs per actor, for decoding and, without a GPU, computing"
     )
-    parser.add_argument("--report", type=pathlib.Path, help="a JSON file for what was done")
+    parser.add_argument("--report", type=pathlib.Path, help="write a summary to this JSON file")
     return parser.parse_args()
 
 
@@ -101,7 +105,7 @@ def main():
         left_out = sorted(set(files) - set(names))
         if left_out:
             print(
-                f"{len(left_out)} files are left out, because their names are not those of images:"
+                f"{len(left_out)} files are skipped, because their names do not end like those of images:"
                 f" {', '.join(left_out[:8])}",
                 flush=True,
             )
@@ -115,7 +119,7 @@ def main():
         "policy": raggedvit.Policy(options.policy, keep=options.keep),
         "options": {"image_size": options.image_size},
     }
-    # The files of a job have one list and one setting; a mixture is refused.
+    # All files of a job must come from the same image list and settings.
     job = json.dumps(
         {
             "folder": str(folder),
@@ -176,7 +180,7 @@ def main():
     print(json.dumps(report))
     if options.report:
         options.report.write_text(json.dumps(report, indent=1) + "\n")
-    sys.exit(0 if rows == names else "the rows are not those of the images")
+    sys.exit(0 if rows == names else "the rows do not match the images")
 
 
 if __name__ == "__main__":

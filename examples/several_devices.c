@@ -1,7 +1,8 @@
-/* Several devices in one process: a thread for each, with a model and a session of its own, and the batches of a run dealt out to them.
-   They share nothing on the way, so that two GPUs do twice as much as one. Checks that all devices give the logits of the first one.
+/* Uses several devices in one process. Each has its own thread, model and session, and the batches are distributed among them. The threads
+   share no lock, so two GPUs have twice the throughput of one. Checks that all devices give the logits of the first one.
 
-   usage: several_devices [MODEL.safetensors [BACKEND [DEVICES [ROUNDS]]]]     cuda, 2, 1; two CPU devices if there are no two GPUs */
+   usage: several_devices [MODEL.safetensors [BACKEND [DEVICES [ROUNDS]]]]
+   Defaults: cuda, 2, 1. Uses that many CPU devices if there are not enough GPUs. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,16 +11,16 @@
 
 #include <raggedvit/raggedvit.h>
 
-enum { MOST = 16, BATCH = 8, BATCHES = 8, IMAGES = BATCH * BATCHES };
+enum { MAX_DEVICES = 16, BATCH = 8, BATCHES = 8, IMAGES = BATCH * BATCHES };
 
 struct worker {
     rvit_device *device;
     rvit_model *model;
     rvit_session *session;
-    const float *images; /* of all images, as the logits; each worker writes its part */
-    float *logits;
+    const float *images; /* shared by all workers */
+    float *logits;       /* also shared; each worker writes its part */
     size_t image_length, n_classes;
-    int first, step, end; /* batches first, first + step ...; those from BATCHES on are the same again */
+    int first, step, end; /* runs batches first, first + step, ... below end; batch BATCHES is batch 0 again */
 };
 
 static void need(rvit_status status)
@@ -43,10 +44,10 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Images a second of n workers at once. */
+/* Returns the images per second of n concurrent workers. */
 static double measure(struct worker *workers, int n, int n_batches, float *logits)
 {
-    pthread_t threads[MOST];
+    pthread_t threads[MAX_DEVICES];
     struct timespec begin, end;
     timespec_get(&begin, TIME_UTC);
     for (int i = 0; i < n; i++) {
@@ -60,7 +61,7 @@ static double measure(struct worker *workers, int n, int n_batches, float *logit
     return n_batches * BATCH / ((double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) * 1e-9);
 }
 
-/* Devices 0 to n - 1 of a backend. The CPU is one device, which can be opened several times. */
+/* Opens devices 0 to n - 1 of a backend. The CPU is one device, which can be opened several times. */
 static rvit_status open_devices(rvit_backend backend, int n, struct worker *workers)
 {
     rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
@@ -77,12 +78,12 @@ int main(int argc, char **argv)
 {
     const char *path = argc > 1 ? argv[1] : "examples/data/deit_tiny_cifar10.safetensors", *backend = argc > 2 ? argv[2] : "cuda";
     const int wanted = argc > 3 ? atoi(argv[3]) : 2, rounds = argc > 4 ? atoi(argv[4]) : 1;
-    if (wanted < 1 || wanted > MOST || rounds < 1)
+    if (wanted < 1 || wanted > MAX_DEVICES || rounds < 1)
         return 2;
-    struct worker workers[MOST] = {0};
+    struct worker workers[MAX_DEVICES] = {0};
     const int on_cpu = strcmp(backend, "cpu") == 0 || open_devices(RVIT_BACKEND_CUDA, wanted, workers) != RVIT_OK;
     for (int i = 0; i < wanted && on_cpu; i++)
-        rvit_device_destroy(workers[i].device); /* of a machine with fewer GPUs */
+        rvit_device_destroy(workers[i].device); /* the GPUs, if there are fewer than wanted */
     need(on_cpu ? open_devices(RVIT_BACKEND_CPU, wanted, workers) : RVIT_OK);
     rvit_checkpoint *checkpoint = NULL;
     rvit_model_info info = RVIT_MODEL_INFO_INIT;

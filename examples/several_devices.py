@@ -1,11 +1,11 @@
-"""Uses several devices in one process: each has a thread with a model of its own, which runs its part of the batches.
+"""Uses several devices in one process: each has its own thread and model, which runs its part of the batches.
 
-The threads hold the interpreter's lock only to pass a batch on. Checks that all devices return the logits of the first.
+The threads hold the GIL only while a batch is handed over. Checks that all devices return the logits of the first.
 
     export PYTHONPATH=python RAGGEDVIT_LIBRARY=build/release/libraggedvit.so
     python3 examples/several_devices.py [BACKEND [DEVICES [ROUNDS]]]
 
-Without BACKEND: all CUDA devices if there are two or more, else two CPU devices of one thread each.
+Without BACKEND it uses all CUDA devices if there are two or more, else two CPU devices with one thread each.
 """
 
 import concurrent.futures
@@ -32,7 +32,7 @@ def open_models(backend, n):
 
 
 def classify(models, batches):
-    """The logits of all batches, each on the device whose turn it is, and images a second."""
+    """The logits of all batches, which the devices process in turns, and images per second."""
     results = [None] * len(batches)
 
     def work(first):
@@ -41,7 +41,7 @@ def classify(models, batches):
 
     with concurrent.futures.ThreadPoolExecutor(len(models)) as threads:
         begin = time.perf_counter()
-        list(threads.map(work, range(len(models))))  # raises what a thread raised
+        list(threads.map(work, range(len(models))))  # list() re-raises exceptions of the threads
         seconds = time.perf_counter() - begin
     return np.concatenate(results), sum(map(len, batches)) / seconds
 

@@ -1,10 +1,9 @@
-"""Sends an image file to a server with raggedvit's backend, then its pixels, then these with half of the patches
-dropped.
+"""Classifies an image on a server with raggedvit's backend: as a file, as pixels, and with half of the patches dropped.
 
-usage: triton_client.py HOST:PORT MODEL IMAGE      with pip install 'tritonclient[http]' pillow
+usage: triton_client.py HOST:PORT MODEL IMAGE      needs pip install 'tritonclient[http]' pillow
 
-The server decodes, resizes and normalises, and batches the request with those of other clients. The entry of MODEL must
-declare the setting "l2 keep=0.5" (docs/serving.md)."""
+The server decodes, resizes and normalises, and batches the request with those of other clients. The config.pbtxt of
+MODEL must declare the setting "l2 keep=0.5" (docs/serving.md)."""
 
 import sys
 
@@ -14,7 +13,7 @@ from PIL import Image
 
 
 def ask(client, model, tensor, **parameters):
-    """The names and probabilities of the likeliest classes, and how many tokens the last block saw."""
+    """The names and probabilities of the most likely classes, and the number of kept tokens."""
     outputs = [triton.InferRequestedOutput(name) for name in ("LABELS", "SCORES", "TOKENS")]
     try:
         answer = client.infer(model, [tensor], outputs=outputs, parameters=parameters)
@@ -30,7 +29,7 @@ def main():
     address, model, path = sys.argv[1:]
     client = triton.InferenceServerClient(address)
 
-    # The bytes of the file: BYTES [1, 1], an image a row.
+    # The bytes of the file: BYTES [1, 1], one image per row.
     with open(path, "rb") as file:
         encoded = np.array([[file.read()]], dtype=np.object_)
     tensor = triton.InferInput("ENCODED", list(encoded.shape), "BYTES")
@@ -44,8 +43,8 @@ def main():
     tensor.set_data_from_numpy(pixels)
     again, again_scores, _ = ask(client, model, tensor, policy="none")
     if again != labels or not np.array_equal(scores, again_scores):
-        # of a JPEG with EXIF data, which the server turns upright, they do
-        sys.exit("the file and its pixels give other answers")
+        # They differ for a file with EXIF orientation, which the server applies and PIL.Image.open does not.
+        sys.exit("the file and its pixels give different answers")
     pruned, pruned_scores, tokens = ask(client, model, tensor, policy="l2", keep=0.5)
     print(f"half of the patches dropped: {pruned[0]} {pruned_scores[0]:.1%}, {tokens} tokens")
     if tokens >= all_tokens:

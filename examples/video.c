@@ -1,7 +1,7 @@
-/* A stream of frames through a Vision Transformer that looks only at what moved: frames come in batches, a patch is kept if it differs
-   from the frame before, and so every frame leaves another number of tokens. The batch stays ragged; nothing is padded.
+/* Runs a Vision Transformer on batches of video frames and keeps only the patches that differ from the previous frame. Each frame keeps a
+   different number of tokens; the batch is ragged and nothing is padded.
 
-   usage: video [MODEL.safetensors]     the frames are drawn here: a bright square moves over a still background */
+   usage: video [MODEL.safetensors]     draws its own frames: a bright square moves over a still background */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void need(rvit_status status)
     }
 }
 
-/* Milliseconds. */
+/* Returns milliseconds. */
 static double timed_run(rvit_session *session, const rvit_run_args *run)
 {
     struct timespec start, end;
@@ -30,7 +30,7 @@ static double timed_run(rvit_session *session, const rvit_run_args *run)
     return (double)(end.tv_sec - start.tv_sec) * 1e3 + (double)(end.tv_nsec - start.tv_nsec) * 1e-6;
 }
 
-/* Frame `number`, f32 [channels, size, size], normalised. The square gathers speed, so later frames change in more places. */
+/* Draws frame `number`, f32 [channels, size, size], normalised. The square accelerates, so later frames change in more places. */
 static void draw(int number, int channels, int size, float *out)
 {
     const int left = number * number / 4 % (size - SQUARE), top = number * 3 % (size - SQUARE);
@@ -42,7 +42,7 @@ static void draw(int number, int channels, int size, float *out)
             }
 }
 
-/* keep uint8 [tokens]: the prefix tokens, and each patch in which some value differs; all if there is no frame before. */
+/* Sets keep, uint8 [tokens], to 1 for the prefix tokens and for each patch in which a value changed; for all without a previous frame. */
 static void mark_changes(const rvit_model_info *info, const float *frame, const float *before, uint8_t *keep)
 {
     const int size = info->image_size, patch = info->patch_size, grid = size / patch;
@@ -69,7 +69,7 @@ int main(int argc, char **argv)
     need(rvit_model_get_info(model, &info));
     rvit_checkpoint_destroy(checkpoint);
 
-    /* Two recorded forwards of the same model: one takes a mask with every run, applied after the first block; one prunes nothing. */
+    /* Two sessions of the same model: one prunes after the first block by a mask passed to each run; the other does not prune. */
     rvit_session *masked = NULL, *dense = NULL;
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.max_images = BATCH;
@@ -100,7 +100,7 @@ int main(int argc, char **argv)
         run.n_images = BATCH;
         run.input.data = frames + (size_t)first * pixels;
         dense_ms += timed_run(dense, &run);
-        run.keep = keep; /* the kept patches of each frame; the host sets no other lengths */
+        run.keep = keep; /* the kept patches of each frame; the lengths follow from them on the device */
         masked_ms += timed_run(masked, &run);
 
         rvit_result_view layout = RVIT_RESULT_VIEW_INIT;
@@ -112,7 +112,7 @@ int main(int argc, char **argv)
             printf("frame %2d: %3d of %d tokens\n", first + i, (int)(cu_seqlens[i + 1] - cu_seqlens[i]), (int)info.tokens);
         }
     }
-    printf("%.2f ms a frame, %.2f ms with all tokens\n", masked_ms / FRAMES, dense_ms / FRAMES);
+    printf("%.2f ms per frame, %.2f ms with all tokens\n", masked_ms / FRAMES, dense_ms / FRAMES);
     free(frames);
     free(keep);
     rvit_session_destroy(masked);

@@ -1,7 +1,7 @@
-/* Attention inside Vulkan code of your own: recorded into your VkCommandBuffer, on your device and in your VkBuffer; you submit it with the
-   rest of your work. The loader is opened at run time here, so that this links nothing of Vulkan.
+/* Records attention into your own VkCommandBuffer, on your device and in your VkBuffer; you submit it with the rest of your work. This
+   example opens the Vulkan loader at run time, so it needs only the headers.
 
-   usage: vulkan_commands     exits 77, saying why, where there is no Vulkan device */
+   usage: vulkan_commands     exits with 77 and the reason if there is no Vulkan device */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,14 +15,14 @@
 
 enum { HEADS = 3, HEAD_DIM = 64, DIM = HEADS * HEAD_DIM, ROWS = 40, QKV_SIZE = ROWS * 3 * DIM * 4, OUT_SIZE = ROWS * DIM * 4 };
 
-static void need(int is_there, const char *what, int otherwise)
+static void need(int ok, const char *what, int exit_code)
 {
-    if (!is_there)
-        exit((fprintf(stderr, "%s failed: %s\n", what, rvit_status_detail()), otherwise));
+    if (!ok)
+        exit((fprintf(stderr, "%s failed: %s\n", what, rvit_status_detail()), exit_code));
 }
 #define RVIT(call) need((call) == RVIT_OK, #call, 1)
 
-/* Yours. */
+/* Your Vulkan objects. */
 static PFN_vkGetInstanceProcAddr get_proc;
 static VkInstance instance;
 static VkPhysicalDevice physical; /* the first */
@@ -32,7 +32,7 @@ static VkCommandBuffer commands;
 static VkBuffer vk_buffer;
 enum { VK_SIZE = QKV_SIZE + OUT_SIZE + 16, VK_USAGE = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT };
 static float *mapped;
-#define CALL(name) ((PFN_##name)get_proc(instance, #name)) /* for short: a program would keep them */
+#define CALL(name) ((PFN_##name)get_proc(instance, #name)) /* a real program would keep the pointers */
 #define VK(name, ...) need(CALL(name)(__VA_ARGS__) == VK_SUCCESS, #name, 77)
 #define TYPE(name) .sType = VK_STRUCTURE_TYPE_##name
 
@@ -47,7 +47,7 @@ static void set_up(void)
     const float priority = 1;
     const VkDeviceQueueCreateInfo one = {TYPE(DEVICE_QUEUE_CREATE_INFO), .queueCount = 1, .pQueuePriorities = &priority};
     const VkDeviceCreateInfo device = {TYPE(DEVICE_CREATE_INFO), .queueCreateInfoCount = 1, .pQueueCreateInfos = &one};
-    VK(vkCreateDevice, physical, &device, NULL, &vk); /* queue family 0 computes almost everywhere */
+    VK(vkCreateDevice, physical, &device, NULL, &vk); /* queue family 0 supports compute on almost every device */
     CALL(vkGetDeviceQueue)(vk, 0, 0, &queue);
 
     VkCommandPool pool;
@@ -72,15 +72,16 @@ static void set_up(void)
 int main(void)
 {
     set_up();
-    /* Two images of 30 and 10 rows. All keys are zero, so the softmax is even and a row's result is the mean of v over its image:
-       with v = row number, 14.5 for the first and 34.5 for the second. */
+    /* Two images of 30 and 10 rows. All keys are zero, so the softmax weights are equal and each result is the mean of v over its image.
+       v is the row number, so the results are 14.5 and 34.5. */
     const float *out = mapped + QKV_SIZE / 4;
     int32_t *cu_seqlens = (int32_t *)(mapped + (QKV_SIZE + OUT_SIZE) / 4);
     for (int i = 0; i < ROWS * 3 * DIM; i++)
         mapped[i] = i / DIM % 3 == 0 ? 1 : i / DIM % 3 == 1 ? 0 : (float)(i / (3 * DIM));
     cu_seqlens[0] = 0, cu_seqlens[1] = 30, cu_seqlens[2] = ROWS;
 
-    /* The library's view of them: nothing is copied or taken over. Features and extensions would be named, if the device had any. */
+    /* The library's objects for them. Wrapping neither copies nor takes ownership. List the features and extensions that you enabled on
+       the device; here there are none. */
     rvit_vulkan_device_desc own = RVIT_VULKAN_DEVICE_DESC_INIT;
     own.instance = instance, own.physical_device = physical, own.device = vk, own.queue = queue;
     own.get_instance_proc_addr = (rvit_vulkan_function)get_proc;
@@ -89,7 +90,7 @@ int main(void)
     rvit_device *device = NULL;
     rvit_buffer *buffer = NULL;
     rvit_stream *stream = NULL;
-    need(rvit_vulkan_device_create(&own, NULL, &device) == RVIT_OK, "taking the library to the device", 77);
+    need(rvit_vulkan_device_create(&own, NULL, &device) == RVIT_OK, "rvit_vulkan_device_create", 77);
     RVIT(rvit_buffer_wrap(device, &part, &buffer));
 
     VK(vkBeginCommandBuffer, commands, &(VkCommandBufferBeginInfo){TYPE(COMMAND_BUFFER_BEGIN_INFO)});
@@ -100,8 +101,8 @@ int main(void)
     args.q.buffer = args.k.buffer = args.v.buffer = args.out.buffer = args.cu_seqlens.buffer = buffer;
     args.k.offset = DIM * 4, args.v.offset = 2 * DIM * 4, args.out.offset = QKV_SIZE, args.cu_seqlens.offset = QKV_SIZE + OUT_SIZE;
     args.q_stride = args.k_stride = args.v_stride = 3 * DIM;
-    RVIT(rvit_attention(stream, &args)); /* recorded, not run */
-    /* What reads the results is for you to say: here it is the host. */
+    RVIT(rvit_attention(stream, &args)); /* records, does not run */
+    /* The barrier to the reader of the results is yours. Here the host reads them. */
     const VkMemoryBarrier b = {TYPE(MEMORY_BARRIER), .srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT, .dstAccessMask = VK_ACCESS_HOST_READ_BIT};
     CALL(vkCmdPipelineBarrier)(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &b, 0, NULL, 0, NULL);
     VK(vkEndCommandBuffer, commands);
