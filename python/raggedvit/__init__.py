@@ -6,7 +6,7 @@
 
 Every failure of the library raises RaggedVitError with a message and a status. The library is opened on first use: the
 file that the environment variable RAGGEDVIT_LIBRARY names, else the one inside this package, else the system's
-libraggedvit.so.0.4. The child of a fork may use it too, with models of its own, or with those of its parent on the CPU.
+libraggedvit.so.0.4. A forked child may use it too, with its own models or with its parent's CPU models.
 """
 
 from . import images, patch

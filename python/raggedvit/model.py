@@ -1,4 +1,4 @@
-"""A checkpoint on a device, and images through it."""
+"""Model: a checkpoint on a device, and the ways to run images through it."""
 
 from __future__ import annotations
 
@@ -40,49 +40,48 @@ PREPARED: dict[str, Any] = {"images": Prepared, "patches": VariableResolution, "
 
 
 def _choice(argument: str, value: str | None, table: dict[str, int]) -> int:
-    """The value of a choice; 0 where none is made."""
+    """The value of a choice; 0 for None."""
     return 0 if value is None else checks.choice(argument, value, table)
 
 
 class Model(ModelBase):
     """A Vision Transformer on a device.
 
-    There are three ways to run it: `model(images)` returns logits, `model.classify(images)` a Result with
-    everything else, and `model.prepare(...)` an object that does one thing repeatedly at least cost.
+    There are three ways to run it: `model(images)` returns logits, `model.classify(images)` returns a Result with
+    everything else, and `model.prepare(...)` returns an object that runs one policy repeatedly at the least cost.
 
-    The model records a forward when a policy first meets a batch size, and keeps it with its memory. The first
-    two batch sizes of a policy get a forward each, the fastest there is. All other sizes share one, whose
-    capacity doubles when it must.
+    The model records a forward the first time that a policy runs with a batch size, and keeps it with its memory.
+    Each policy has separate forwards for its first two batch sizes, which is fastest. All other sizes share one,
+    which doubles its capacity when necessary.
 
-    Threads may share a model; calls that use the same recorded forward wait for one another. The child of a
-    fork may use a model on the CPU, which then computes on one core, but no other. A model is a context
-    manager, which closes it.
+    Threads may share a model; calls that use the same recorded forward wait for one another. A forked child may
+    use only models on the CPU, which then compute on one core. A model is a context manager that closes itself.
 
     Args:
         path: A .safetensors file, or a *.safetensors.index.json.
         device: "auto" (CUDA, then a Vulkan GPU, then the CPU), "cpu", "cuda", "cuda:1", "vulkan", "vulkan:0", or a
             torch.device.
         dtype: Storage of weights and activations: "f32", "f16", "bf16", or the torch.dtype of these. "int8" (CPU
-            and Vulkan) and "fp8" (CUDA) use 8-bit GEMMs in the blocks. "auto" takes the fastest of these that is
-            accurate enough (rvit_precision in raggedvit/session.h); the attribute `dtype` says which it is.
+            and Vulkan) and "fp8" (CUDA) use 8-bit GEMMs in the blocks. "auto" chooses the fastest of these that
+            is accurate enough (rvit_precision in raggedvit/session.h); the attribute `dtype` has the choice.
         image_size: Side of the images, if it is not the checkpoint's; the position table is then resampled.
-        policy: The policy of calls that name none.
+        policy: The default policy of calls.
         tier: Vulkan kernels: "auto", "scalar", "subgroup" or "matrix".
         n_threads: Threads of the CPU backend; 0: as many as the process may use.
         resample: How the position table is resampled: "timm", "bicubic", "bilinear" or "bilinear_antialias"; None: as
-            the code does that the tensors' names belong to.
+            the code base that the tensor names come from does it.
         lenient: Ignore tensors that nothing uses.
-        max_sessions: How many recorded forwards are kept in all. The least recently used goes first; each CUDA
+        max_sessions: Total number of recorded forwards to keep. The least recently used is dropped first; each CUDA
             stream has its own.
         max_batch: Largest batch. Each policy then has one forward of this capacity.
-        poll_us: Microseconds that a thread polls a Vulkan device before it sleeps; 0: 2000; -1: it never polls, on
-            CUDA neither (on streams of the library's own).
-        architecture: Name of the architecture in timm, which stands for the five below; "vit" is a plain model.
-            These six say what the weights do not tell. They override a config.json beside the file and its
-            metadata; rvit_checkpoint_open in raggedvit/session.h has the rule.
+        poll_us: Microseconds that a thread polls a Vulkan device before it sleeps; 0: 2000; -1: it never polls, also
+            not on CUDA (on the library's own streams).
+        architecture: Name of the architecture in timm, which implies the five below; "vit" is a plain model. These
+            six set properties that the weights do not show. They override a config.json beside the file and the
+            file's metadata; rvit_checkpoint_open in raggedvit/session.h has the rule.
         n_heads: Number of attention heads.
         activation: "gelu", "gelu_tanh", "quick_gelu" or "silu".
-        pooling: What the head reads: "cls", "mean", ...
+        pooling: Input of the head: "cls", "mean", ...
         position: Kind of positions: "table", "rope", ...
         eps: Epsilon of the norms.
 
@@ -90,7 +89,7 @@ class Model(ModelBase):
         info (ModelInfo): The model's geometry.
         device (DeviceInfo): The device; str() of it is "cuda:0", as PyTorch names it.
         dtype (str): The type that the model computes in.
-        dtype_reason (str): Why "auto" has chosen it.
+        dtype_reason (str): Why "auto" chose it.
         class_names (list[str] | None): Names of the classes, as the file or a config.json beside it lists them.
         cuda_index (int): PyTorch's index of the CUDA device; -1 for other devices.
 
@@ -174,8 +173,7 @@ class Model(ModelBase):
             policy, tier, n_threads, max_sessions, max_batch, poll_us: As for Model.
 
         Raises:
-            RaggedVitError: UNSUPPORTED names the part that the library does not compute as the module does, hooks
-                included.
+            RaggedVitError: UNSUPPORTED names the part (or hook) that the library does not compute as the module does.
         """
         facts = modules.read(module, _inside_only)
         backend, index = modules.device_of(module)
@@ -198,21 +196,21 @@ class Model(ModelBase):
         return self
 
     def update(self, module: torch.nn.Module) -> None:
-        """Takes the weights of a module of the same geometry. Nothing is recorded again.
+        """Copies the weights of a module of the same geometry. Nothing is recorded again.
 
-        It waits for the forwards under way.
+        It waits for running forwards.
 
         Args:
             module: As for from_module.
 
         Raises:
-            RaggedVitError: INVALID_ARGUMENT if the geometry or the eps differs; nothing has changed then.
+            RaggedVitError: INVALID_ARGUMENT if the geometry or the eps differs; the model is then unchanged.
         """
         self._update(modules.checkpoint(self._lib, module, modules.read(module)))
 
     @property
     def policy(self) -> Policy:
-        """The policy of calls that name none."""
+        """The default policy of calls."""
         return self._policy
 
     def __reduce__(self) -> Any:
@@ -230,8 +228,8 @@ class Model(ModelBase):
     def close(self) -> None:
         """Frees the sessions and the weights.
 
-        A call of another thread that is under way ends first. Objects that prepare has returned, and iterators of
-        their map, keep the weights until they are gone. Later calls raise INVALID_ARGUMENT.
+        It waits for running calls of other threads. Objects returned by prepare, and iterators of their map, keep
+        the weights until they are freed. Later calls raise INVALID_ARGUMENT.
         """
         self._sessions.close()
         self._forwards.clear()
@@ -253,9 +251,8 @@ class Model(ModelBase):
         CUDA tensors (float32, float16, bfloat16; on the model's device) are read in place: the forward is enqueued on
         PyTorch's current stream, nothing is copied, and nothing waits. Such a call reports no errors of single
         images: NaN in an image, or a model that overflows its dtype, makes the logits of that image NaN. classify
-        names the image. A stream of the caller's must outlive the model. The forward cannot be captured into
-        another CUDA graph. For all other images the call waits, also for raw
-        images on the device.
+        names the image. Your own streams must outlive the model. The forward cannot be captured into another CUDA
+        graph. For all other images, including raw images on the device, the call waits.
 
         Args:
             images: As for classify.
@@ -327,7 +324,7 @@ class Model(ModelBase):
         received_attention: int | None = None,
         errors: Errors = "raise",
     ) -> Result[Any]:
-        """Returns the logits of a batch, which tokens were kept, and further outputs on request.
+        """Returns the logits of a batch, the kept tokens, and further outputs on request.
 
         It waits for the results. The first call with a batch size and a policy records a forward and allocates its
         memory; later calls run it.
@@ -335,39 +332,39 @@ class Model(ModelBase):
         Args:
             images: One of
 
-                * A normalised batch: floating point [B, channels, image_height, image_width], an array (or what numpy
-                  makes one of) or a PyTorch tensor, on the CPU or on the model's CUDA device. A contiguous float32
-                  batch is read in place.
+                * A normalised batch: floating point [B, channels, image_height, image_width], an array (or a value
+                  that numpy converts to one) or a PyTorch tensor, on the CPU or on the model's CUDA device. A
+                  contiguous float32 batch is read in place.
                 * Raw images: a list of files, Pillow images and uint8 arrays [height, width, 3] of any sizes, or a
                   uint8 array [B, height, width, 3]. Threads read the files. The device resizes, crops and normalises by
-                  model.recipe, with the bits of raggedvit.images.prepare; the host does what the device cannot. With
-                  recipe.max_patches (NaFlex) each image keeps its own shape.
+                  model.recipe, with the bits of raggedvit.images.prepare; the host does it where the device cannot.
+                  With recipe.max_patches (NaFlex) each image keeps its own shape.
                 * Raw images in the memory of the model's CUDA device: uint8 PyTorch tensors, or arrays with
-                  __cuda_array_interface__ or DLPack. Pixels lie side by side, lines any distance apart. The device
-                  copies them to memory of the session, behind the work on PyTorch's current stream or on the streams
-                  that the arrays name; nothing goes through the host.
+                  __cuda_array_interface__ or DLPack. The pixels of a line must be contiguous; lines may have any
+                  stride. The device copies them to memory of the session, after the work on PyTorch's current stream
+                  or on the streams that the arrays name; nothing goes through the host.
             policy: A Policy, or the name of one; None: the model's.
             mask: For the policy "mask": numbers or bools [B, tokens], or [n_stages, B, tokens] with several blocks.
                 Nonzero keeps a token. The first info.n_prefix tokens (CLS, ...) must be kept.
             features: Also return the rows after the final norm.
             cls_attention: Also return the CLS row of the last block's attention.
-            pooled: Also return what the head reads.
-            projected: Also return the vectors that are compared with those of texts (CLIP, SigLIP).
+            pooled: Also return the input of the head.
+            projected: Also return the embeddings to compare with those of texts (CLIP, SigLIP).
             normalized: Divide the projection by its L2 norm.
-            block_features: Block whose rows to return, before any norm; below 0 counts from the end (-2: the block
-                before the last).
-            received_attention: Block whose attention, as each row receives it, to return.
-            errors: "raise" raises for the first image that fails, and names it. "return" gives the others their
-                results; Result.errors says which failed and why: images that cannot be prepared, scores that are NaN
-                or cannot be added up, and results that are not finite.
+            block_features: Also return the rows after this block, before any norm; below 0 counts from the end (-2:
+                the last block but one).
+            received_attention: Also return the attention that each row receives in this block.
+            errors: "raise" raises for the first image that fails, and names it. "return" returns the results of the
+                others, and Result.errors has the failed images and why they failed: images that cannot be prepared,
+                scores that are NaN or cannot be added up, and results that are not finite.
 
         Returns:
             A Result. For PyTorch tensors its logits and optional outputs are tensors on the same device.
 
         Raises:
-            RaggedVitError: INVALID_ARGUMENT for wrong arguments and for pixels that give no result; NOT_FINITE where
-                the model overflows; UNSUPPORTED for a policy that the checkpoint has no weights for, and for an
-                output that the model does not have.
+            RaggedVitError: INVALID_ARGUMENT for wrong arguments and for pixels without a result; NOT_FINITE if the
+                model overflows; UNSUPPORTED for a policy that the checkpoint has no weights for, and for an output
+                that the model does not have.
         """
         outputs = Outputs.of(
             self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention
@@ -424,30 +421,30 @@ class Model(ModelBase):
 
         Args:
             policy: As for classify, but not "mask".
-            inputs: What each run brings:
+            inputs: The inputs of each run:
 
-                * "images": whole batches. Returns a Prepared, a function of images whose `map` overlaps batches. It
-                  takes no further options.
+                * "images": whole batches. Returns a Prepared, a function of images with a method `map` that overlaps
+                  batches. It takes no further options.
                 * "patches": patches and grids, for images of different shapes in one batch. Returns a
-                  VariableResolution, a function with a session and memory of its own.
-                * "slot": images that the caller writes into memory which the device reads. Returns an InputSlot. With
+                  VariableResolution, a function with its own session and memory.
+                * "slot": images that the caller writes into memory that the device reads. Returns an InputSlot. With
                   two of them, raggedvit.double_buffer fills one while the other runs.
             **options: Outputs, as for classify, and
 
                 * max_images (patches, slot): Largest number of images in a batch.
-                * max_tokens (patches): Largest number of tokens in a batch; None: max_images * max_len. Memory
-                  follows from it.
+                * max_tokens (patches): Largest number of tokens in a batch; None: max_images * max_len. It
+                  determines the memory.
                 * max_len (patches): Largest number of tokens of an image, prefix tokens included; None: info.tokens.
                 * on_device (patches): Patches, merged rows and deepstack rows are PyTorch tensors on the model's CUDA
                   device, and do not pass through the host.
                 * merged, deepstack (patches): Also return these rows of the vision encoders of Qwen2.5-VL and
                   Qwen3-VL, which run only in this way.
                 * max_bytes (slot): Bytes of host memory for the images of a batch.
-                * device_bytes (slot): Bytes for images that lie on the CUDA device (InputSlot.add_device_image).
+                * device_bytes (slot): Bytes for images on the CUDA device (InputSlot.add_device_image).
                 * fixed_batch (slot): Every batch has exactly max_images, which makes the forward faster.
 
         Raises:
-            RaggedVitError: As classify. A TypeError names an option that does not go with `inputs`.
+            RaggedVitError: As classify. A TypeError names an option that `inputs` does not take.
         """
         checks.choice("inputs", inputs, dict.fromkeys(PREPARED, 0))
         return PREPARED[inputs](self, self._policy_of(policy), **options)

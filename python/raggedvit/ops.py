@@ -1,8 +1,8 @@
 """attention, pack, unpack, gather and select on the caller's arrays, in place where the layout allows it.
 
-raggedvit.attention, pack and unpack are functions of the compiled core, and gather and select try it first. It computes
-the plain cases: PyTorch tensors without a gradient, and numpy arrays that are contiguous within a row. It passes every
-other call on to a function here, which sends tensors to the modules of _torch and other arrays to _arrays/plain.py."""
+raggedvit.attention, pack and unpack are functions of the compiled core, and gather and select try it first. It handles
+the plain cases: PyTorch tensors without a gradient, and numpy arrays that are contiguous within a row. For every other
+call it calls a function here, which passes tensors to the modules of _torch and other arrays to _arrays/plain.py."""
 
 from __future__ import annotations
 
@@ -67,32 +67,32 @@ def general_attention(
     and returns. Their memory must be 16-byte aligned, that of cu_seqlens 4-byte.
 
     PyTorch tensors that require grad get gradients: for q, k, v and key_bias, from out, lse and cls_probs. Any thread
-    may call; each has streams of its own.
+    may call; each has its own streams.
 
     Args:
         qkv: float32, float16 or bfloat16 (CUDA) [rows, 3, heads, head_dim], head_dim a multiple of 8 up to 128.
             Sequence i is rows cu_seqlens[i] .. cu_seqlens[i + 1] - 1. With k and v it is only q, [rows, heads,
-            head_dim]. Rows may be further apart than they are long, but must be contiguous inside.
+            head_dim]. Each row must be contiguous, but rows may have any stride.
         cu_seqlens: int32 [n + 1], from 0, not decreasing. On CUDA it is not checked, because nothing is read back.
-        scale: Of the logits; None: 1 / sqrt(head_dim).
-        max_len: A bound of the sequence lengths; None: the longest, on CUDA the number of rows. Set it on CUDA, because
-            work past a sequence is skipped but not free.
+        scale: Factor of the logits; None: 1 / sqrt(head_dim).
+        max_len: An upper bound of the sequence lengths; None: the longest, on CUDA the number of rows. Set it on CUDA,
+            because skipping work past the end of a sequence costs time.
         out: [rows, heads, head_dim] of qkv's type to write and return; None: a new array. Outputs must not overlap one
-            another, nor an input on CUDA. CUDA arrays that are not PyTorch's need one.
+            another, nor an input on CUDA. It is required for CUDA arrays that are not PyTorch's.
         stream: A CUstream as an int; None: PyTorch's current stream for its tensors, else the stream that
             __cuda_array_interface__ names, else the legacy default stream. For arrays that are not PyTorch's the
             context of their device must be current in the thread.
         k, v: [rows, heads, head_dim].
         key_bias: float32 [rows], added to the logits of each key.
-        lse: True, or a float32 [rows, heads] to write: the logarithm of each softmax's denominator.
-        cls_probs: True, or a float32 [rows, heads] to write: the softmax row of the first token of each sequence.
+        lse: True, or a float32 [rows, heads] array to write: the logarithm of each softmax's denominator.
+        cls_probs: True, or a float32 [rows, heads] array to write: the softmax row of the first token of each sequence.
 
     Returns:
         out; with lse or cls_probs the tuple (out, lse, cls_probs), with None for what was not requested. Rows past
         cu_seqlens[n] are not written: they are undefined in a new array, or zeros if a gradient is recorded.
 
     Raises:
-        RaggedVitError: INVALID_ARGUMENT for wrong arguments, and for an out, lse or cls_probs where a gradient is
+        RaggedVitError: INVALID_ARGUMENT for wrong arguments, and if out, lse or cls_probs is passed and a gradient is
             needed.
     """
     scale, max_len = optional(float32, "scale", scale), optional(integer, "max_len", max_len, 0, INT32_MAX - 1)
@@ -196,7 +196,8 @@ def general_pack(
 ) -> ArrayT:
     """Copies rows of a batch: out[t] = x[src_rows[t]].
 
-    The gradient of x is unpack's, so src_rows must ascend, as select writes it unless it fuses. gather takes any order.
+    The gradient of x is computed by unpack, so src_rows must ascend, as select writes it unless it fuses tokens. gather
+    takes any order.
 
     Args:
         x: [source rows, ...], contiguous.
@@ -228,7 +229,7 @@ def general_unpack(
 ) -> ArrayT:
     """The inverse of pack: out[src_rows[t]] = x[t].
 
-    Every other row is that of base, or has `fill` in every element. Both x and base have gradients.
+    Every other row is copied from base, or has `fill` in every element. Both x and base have gradients.
 
     Args:
         x: float32, float16 or bfloat16 [rows, ...] with a multiple of 4 elements per row.
@@ -236,7 +237,7 @@ def general_unpack(
         cu_seqlens: int32 [n + 1], the layout of x; None: all rows of x are used.
         rows: Rows of the result; None: those of base or out.
         fill: Value of the other rows, without base.
-        base: [rows, ...]; may be out.
+        base: [rows, ...]; it may be the same array as out.
         out: [rows, ...] to write; None: a new array.
         stream: As for attention.
 
@@ -334,10 +335,10 @@ def select(
 ) -> Selection:
     """Scores the rows of a batch, chooses the rows to keep, and writes their layout for pack and attention.
 
-    The scores are one of: scores; the squared L2 norm of x; the mean of cls_probs over the heads; with x and cls_probs,
-    that mean times the L2 norm (ATS); with x, weight and bias, log softmax(x weight^T + bias)[0] (DynamicViT);
-    position_scores. Exactly one of keep, counts, threshold, n_samples, mass and mask chooses the rows.
-    include/raggedvit/prune.h has the details. There is no gradient: tensors that require one are refused.
+    The arguments determine the scores: `scores` itself; with x, its squared L2 norm; with cls_probs, the mean over the
+    heads; with x and cls_probs, that mean times the L2 norm (ATS); with x, weight and bias, log softmax(x weight^T +
+    bias)[0] (DynamicViT); or position_scores. Exactly one of keep, counts, threshold, n_samples, mass and mask chooses
+    the rows. include/raggedvit/prune.h has the details. There is no gradient: tensors that require one are refused.
 
     Args:
         cu_seqlens: int32 [n + 1], the layout of the batch.
@@ -350,25 +351,24 @@ def select(
         keep: Fraction to keep: rule(n * keep), and at least k_min, of the n rows past the prefix.
         rule: "floor" or "ceil".
         counts: int32 [max_len + 1]: how many of n rows to keep.
-        threshold: Lowest score of a row that is kept; at least k_min rows are.
+        threshold: Lowest score of a kept row; at least k_min rows are kept.
         n_samples: Number of samples (ATS).
         mass: Fraction of the sum of the scores to keep.
         k_min: Smallest number of rows to keep.
-        n_prefix: The first rows of each image, which are always kept.
+        n_prefix: Number of first rows of each image that are always kept.
         prefix_competes: Whether the prefix rows count among the n rows.
         fuse_x: [rows, dim]: the sum of the dropped rows, weighted by their scores, becomes one more row of the image
-            (EViT), in place of the first dropped row.
-        rows: Largest number of rows of the batch, if no array has it.
-        max_len: A bound of the image lengths; None: rows.
-        out: Arrays to write, which CUDA arrays that are not PyTorch's need.
+            (EViT), in the position of the first dropped row.
+        rows: Largest number of rows of the batch, if no array shows it.
+        max_len: An upper bound of the image lengths; None: rows.
+        out: Arrays to write; required for CUDA arrays that are not PyTorch's.
         stream: As for attention.
 
     Returns:
         A Selection.
 
     Raises:
-        RaggedVitError: INVALID_ARGUMENT for wrong arguments and, in host memory, for images whose scores cannot be
-            used.
+        RaggedVitError: INVALID_ARGUMENT for wrong arguments and, in host memory, for images with unusable scores.
     """
     scoring = (
         (scores is not None)

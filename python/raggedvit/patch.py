@@ -1,4 +1,4 @@
-"""Prunes modules of timm and Hugging Face in place, as ToMe's patch does.
+"""Patches modules of timm and Hugging Face in place so that they prune tokens.
 
     raggedvit.patch.timm(model, Policy("evit", keep=0.7))  # a VisionTransformer or VisionTransformerDistilled
     raggedvit.patch.hf(model, "evit")  # a ViTForImageClassification or DeiTForImageClassification(WithTeacher)
@@ -6,23 +6,23 @@
 
 In eval mode without gradients a call runs one recorded forward of the library, on the module's device: for CUDA
 tensors on PyTorch's current stream, without waiting. Otherwise the same pruning runs in PyTorch, with autograd and the
-module's dropout: in training (also of a single part that drops something), where gradients are enabled, and where
-PyTorch must see the operators (FlopCounterMode and other modes, torch.export, torch.jit.trace, torch.func). The module
-keeps its parameters, its state_dict and its type in isinstance.
+module's dropout: in training (also if only one part with dropout is in training mode), where gradients are enabled, and
+where PyTorch must see the operators (FlopCounterMode and other modes, torch.export, torch.jit.trace, torch.func). The
+module keeps its parameters, its state_dict and its type (isinstance).
 
-The recorded forward has a copy of the weights. Each call compares the module, at any depth, with its state at the
-recording: parts, parameters, settings, hooks, classes and the functions that they run, and for each weight its memory
-and PyTorch's count of changes in place. A change is taken in, or refused if the library does not compute it. One kind
-of change leaves no trace: values written past PyTorch, through .data, detach().numpy() or a pointer, or into tensors
-made in inference mode. Call refresh(model) after one; training mode and a call with gradients enabled do so too. The
-old weights are held until the next call. Threads may call a patched module while no thread changes it.
+The recorded forward has a copy of the weights. Each call compares the whole module with its state at the recording:
+parts, parameters, settings, hooks, classes and the functions that they run, and for each weight its memory and
+PyTorch's count of in-place changes. A change is adopted, or refused if the library does not compute it. Values written without
+PyTorch's knowledge (through .data, detach().numpy() or a pointer, or into tensors created in inference mode) cannot be
+detected. Call refresh(model) after such a change; training mode and a call with gradients enabled do so too. The old
+weights are kept until the next call. Threads may call a patched module while no thread changes it.
 
-Refused with a RaggedVitError: modules that the library does not compute exactly, modules that are more than a plain
-Vision Transformer (their pruned training is not implemented; Model.from_module runs them in eval mode), modules without
-a head, forward hooks inside the module, forwards and functions of PyTorch that code has replaced, methods that a
-patched module does not prune (forward_features and the like), torch.fx, nn.DataParallel. Where the pruning runs in
-PyTorch, a part may be anything, for example an adapter, except for the blocks and their attention. torch.compile breaks
-the graph at a patched module. Copies (deepcopy, pickle) record forwards of their own.
+These are refused with a RaggedVitError: modules that the library does not compute exactly, modules that are more than a
+plain Vision Transformer (their pruned training is not implemented; Model.from_module runs them in eval mode), modules
+without a head, forward hooks inside the module, replaced forwards and functions of PyTorch, methods that a patched
+module does not prune (forward_features and the like), torch.fx, nn.DataParallel. Where the pruning runs in PyTorch, all
+parts except the blocks and their attention may be of any kind, for example an adapter. torch.compile breaks the graph
+at a patched module. Copies (deepcopy, pickle) record their own forwards.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NAMES = {f"Ragged{name}": (home, name) for name, home in reader.TIMM.items()}
 _NAMES.update(
     {f"Ragged{name}": (f"transformers.models.{kind}.modeling_{kind}", name) for name, kind in reader.HF.items()}
 )
-# Methods that would not prune, or do not go through forward.
+# Methods that would not prune because they do not call forward.
 _UNPRUNED = ("forward_features", "forward_intermediates", "get_intermediate_layers")
 
 
@@ -88,8 +88,8 @@ def hf(
 ) -> torch.nn.Module:
     """Patches a classifier of Hugging Face in place.
 
-    Its output has logits, and a loss if there are labels. A model with a teacher has the logits of its two heads only
-    where gradients are enabled.
+    Its output has logits, and a loss if there are labels. A model with a teacher returns the logits of its two heads
+    only if gradients are enabled.
 
     Args:
         model: A ViTForImageClassification or DeiTForImageClassification(WithTeacher).
@@ -106,7 +106,7 @@ def hf(
 
 
 def undo(model: torch.nn.Module) -> torch.nn.Module:
-    """Removes the patch of a model, and frees what was recorded. Returns the same model."""
+    """Removes the patch of a model, and frees its recorded forward. Returns the same model."""
     _state(model)
     model.__class__ = reader.original_class(model)
     del model.__dict__["_raggedvit"]
@@ -114,7 +114,7 @@ def undo(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def refresh(model: torch.nn.Module) -> None:
-    """Makes the next call read the weights again: after values were written past PyTorch (.data, numpy, a pointer)."""
+    """Makes the next call read the weights again. Needed after writes that PyTorch does not see (.data, numpy)."""
     _state(model).dirty = True
 
 
@@ -136,11 +136,11 @@ def _patch(model: Any, kind: str, state: State) -> None:
     if "_raggedvit_original" not in vars(type(model)):
         model.__class__ = _class_of(type(model))
     model.__dict__["_raggedvit"] = state
-    state.structure = watch.of_structure(model)  # which now has the patch
+    state.structure = watch.of_structure(model)  # again, because it now includes the patch
 
 
 class State:
-    """The patch of a module: the policy, and the recorded forward, which each copy records for itself."""
+    """The patch of a module: the policy and the recorded forward. Copies have the same settings."""
 
     def __init__(self, policy: Policy, dtype: str | None, max_batch: int | None, n_threads: int) -> None:
         self.settings = (policy, dtype, max_batch, n_threads)
@@ -148,10 +148,10 @@ class State:
         self.lock = threading.RLock()
         self.dirty = True
         self.quick = False  # on CUDA, and the logits need no conversion to the module's type
-        self.drops = False  # a part is in training mode and drops something, though the module is not
+        self.drops = False  # a part with dropout is in training mode, though the module is not
         self.model: Model | None = None
         self.forward: Prepared | None = None
-        self.home: Any = None  # device and type of the weights that the model was made of
+        self.home: Any = None  # device and type of the weights that the model was created from
         self.facts: Any = None
         self.names: list[str] = []
         self.structure: Any = None  # the module's state when the forward was recorded: see _modules/watch.py
@@ -173,7 +173,7 @@ class State:
         return State(*self.settings)
 
     def build(self, module: Any) -> None:
-        """Records a forward for the module as it is now, or updates the weights of the present one if that suffices."""
+        """Records a forward for the module as it is now, or updates the weights of the existing one if possible."""
         from ._modules import watch
         from .model import Model
 
@@ -221,7 +221,7 @@ class State:
             self.build(module)
 
     def check_in_torch(self, module: Any) -> None:
-        """Refuses a module that the pruned forward in PyTorch does not compute."""
+        """Refuses a module that the pruned forward in PyTorch does not support."""
         from ._modules import pruned, watch
 
         if self.in_torch is None or not watch.same_structure(self.in_torch, module):
@@ -241,10 +241,10 @@ def _recorded(module: Any, images: Any) -> Any:
 
 
 def _runs_recorded(module: Any, images: Any) -> bool:
-    """Whether a call runs the recorded forward, which is then up to date; else the module is checked for PyTorch."""
+    """Updates the recorded forward and returns whether the call can use it; else checks the module for PyTorch."""
     state = module._raggedvit
     if module.training or sys.modules["torch"].is_grad_enabled():
-        state.dirty = True  # weights are about to change, for all that is known
+        state.dirty = True  # the weights may change
     elif not _looked_at(images):
         state.renew(module)
         if not state.drops:
@@ -340,8 +340,7 @@ def _hf(
 
 
 def _forward_of(kind: str) -> Callable[..., Any]:
-    """Returns the forward of patched modules, which torch.compile does not trace. The hot path, timm on CUDA, is
-    first."""
+    """Returns the forward of patched modules, which torch.compile does not trace."""
     import torch
 
     from ._modules.watch import same_structure, same_weights
@@ -399,9 +398,9 @@ def _unpruned(name: str) -> Callable[..., Any]:
 
 
 def _class_of(original: Any) -> Any:
-    """Returns the class of patched modules: the original with another forward, and with the original name.
+    """Returns the class of patched modules, which has another forward and the name of the original.
 
-    pickle finds it here by its qualified name.
+    pickle finds it in this module by its qualified name.
     """
     if original not in _classes:
         kind = "timm" if original.__module__.startswith("timm.") else "hf"

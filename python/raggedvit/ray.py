@@ -1,6 +1,6 @@
 """Runs many images through a model under Ray.
 
-Classifier is for Dataset.map_batches of Ray Data and for deployments of Ray Serve; decode is a stage that only decodes.
+Classifier is for Dataset.map_batches of Ray Data and for deployments of Ray Serve; decode is a stage for decoding only.
 
     ds = ray.data.read_binary_files("photos", include_paths=True)
     ds = ds.map_batches(
@@ -8,7 +8,7 @@ Classifier is for Dataset.map_batches of Ray Data and for deployments of Ray Ser
         fn_constructor_kwargs=dict(path="model.safetensors", column="bytes", policy=raggedvit.Policy("l2", keep=0.5)))
     ds.write_parquet("labels")
 
-Importing this imports neither Ray, Pillow nor PyTorch. Encoded images and files need Pillow.
+This module does not import Ray, Pillow or PyTorch. Encoded images and files need Pillow.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Batch = dict[str, Any]
 
 
 class _Output(NamedTuple):
-    """An output: the arguments of classify that it needs, and its columns with their values for failed images."""
+    """An output: the arguments of classify that it needs, and its columns with the values for failed images."""
 
     asks: dict[str, bool]
     columns: dict[str, Any]
@@ -63,7 +63,7 @@ OUTPUTS = {
 }
 OF_HEAD = ("class", "label", "score", "top", "logits")
 
-#: Errors that are the image's, and not the model's or the device's.
+#: Errors of single images. All others are errors of the model or the device.
 OF_IMAGES = (Status.INVALID_ARGUMENT, Status.UNSUPPORTED, Status.BAD_FILE)
 
 _opening = threading.Lock()
@@ -91,13 +91,13 @@ class _Opened:
 class Classifier:
     """Classifies the images of a Ray batch, a dict of columns, and returns a batch.
 
-    All other columns come back unchanged (an id, a path: the results of several actors come in any order); the images
-    do not. An image that cannot be read or run has an error message in the column "error", which is "" for all
-    others. It changes nothing for them.
+    It drops the column of images and passes all other columns through. Results of several actors arrive in any order,
+    so keep an id or a path. An image that cannot be read or run gets an error message in the column "error", which is ""
+    for all others. It does not affect the others.
 
-    The object can be pickled and copied. The first call in each process, a child of a fork included, opens the model on
-    the worker's own machine, so `path` must lead to the file there. It records one session of `capacity` images, which
-    runs batches of any size. The session is recorded again, with twice the memory, if images need more.
+    The object can be pickled and copied. The first call in each process, including forked children, opens the model on
+    the worker's machine, so `path` must be valid there. It records one session of `capacity` images, which runs batches
+    of any size. The session is recorded again, with twice the memory, if images need more.
 
     Args:
         path: As for Model.
@@ -105,36 +105,36 @@ class Classifier:
             width, 3], RGB, of any sizes; or one uint8 array [n, height, width, 3].
         outputs: The columns to return:
 
-            * class: int64, the best class; -1 for a failed image. In the other columns a failed image has "", NaN or 0.
-            * label: Its name from the checkpoint's metadata or `labels`; else its number, as text.
+            * class: int64, the best class; -1 for a failed image. The other columns have "", NaN or 0 for it.
+            * label: The name of the class from the checkpoint's metadata or `labels`; else its number, as text.
             * score: float32, its softmax.
             * top: top_classes int64 [top_k] and top_scores float32 [top_k], best first.
             * logits: float32 [n_classes].
-            * pooled: float32 [width], what the head reads.
+            * pooled: float32 [width], the input of the head.
             * embedding: float32 [embedding_dim], the projection (CLIP, SigLIP), divided by its L2 norm.
             * tokens: int32, the number of tokens after the last prune stage.
-            * mask: uint8 [tokens of an image], 1 for these tokens; only for models of one image size.
+            * mask: uint8 [tokens of an image], 1 for these tokens; only for models with a fixed image size.
         top_k: Number of classes in "top".
         prefix: Put before the names of these columns, and of "error".
         policy: As for Model.classify, but not "mask".
         recipe: How images are prepared: a raggedvit.images.Recipe, or a dict of fields that differ from model.recipe.
         labels: Names of the classes.
-        capacity: How many images run at once. Larger batches are split, and the images of the next parts are decoded
+        capacity: Number of images that run at once. Larger batches are split, and the images of later parts are decoded
             meanwhile.
         device: As for Model; "cuda" is the first GPU that CUDA_VISIBLE_DEVICES shows. None: "cuda" if Ray has
-            assigned a GPU to the worker, else "cpu" (a worker without one sees the GPUs of others); without Ray,
+            assigned a GPU to the worker, else "cpu" (because a worker without a GPU sees those of others); without Ray,
             "auto".
         dtype: As for Model.
-        n_threads: Threads of the CPU backend; None: as many as Ray has assigned CPUs to the worker (OMP_NUM_THREADS is
-            not read), without Ray all.
+        n_threads: Threads of the CPU backend; None: the number of CPUs that Ray has assigned to the worker
+            (OMP_NUM_THREADS is not read), or all CPUs without Ray.
         decode_threads: Threads that decode; None: the same number, at most 16.
         options: Further arguments of Model, for example {"image_size": 384}.
 
     Raises:
-        RaggedVitError: INVALID_ARGUMENT at once for wrong arguments, and for a batch without such a column, with a
-            column of another type, or with a column that an output would overwrite. The first call raises what Model
-            raises, and UNSUPPORTED for outputs that the model does not have. Errors of the device (DEVICE_LOST,
-            OUT_OF_DEVICE_MEMORY, ...) are raised, because they are not the image's.
+        RaggedVitError: INVALID_ARGUMENT for wrong arguments, and for a batch without that column, with a column of
+            another type, or with a column that an output would overwrite. The first call raises the errors of Model,
+            and UNSUPPORTED for outputs that the model does not have. Errors of the device (DEVICE_LOST,
+            OUT_OF_DEVICE_MEMORY, ...) are raised, because no image caused them.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class Classifier:
             images: Encoded images, names of files, or uint8 arrays.
 
         Returns:
-            The outputs of each image; for one that failed only {"error": message}.
+            The outputs of each image, or only {"error": message} for an image that failed.
         """
         out = self({self.column: list(images)})
         errors = out.pop(self.prefix + "error")
@@ -284,7 +284,7 @@ class Classifier:
             self.decode_threads or min(images.MOST_THREADS, usable), "raggedvit-decode"
         )
         opened = _Opened(os.getpid(), model, pool, names, {})
-        # One image records the session before there is work, and shows what columns there are.
+        # Running one image records the session and shows the columns and their types.
         noise = np.random.default_rng(0).integers(0, 256, (recipe.height, recipe.width, 3), np.uint8)
         opened.row = self._columns(opened, self._classified(opened, [noise], "raise"), 1)
         return opened
@@ -295,7 +295,7 @@ class Classifier:
         return result
 
     def _part(self, opened: _Opened, part: dict[int, Array], columns: dict[str, Array], errors: list[str]) -> None:
-        """Runs the images of some rows, and writes their outputs into these rows."""
+        """Runs the images of `part`, by row number, and writes their outputs into these rows."""
         if not part:
             return
         result = self._classified(opened, list(part.values()), "return")
@@ -347,7 +347,7 @@ def _best(logits: Array, k: int) -> Array:
 
 
 def decode(batch: Batch, column: str = "image", prefix: str = "") -> Batch:
-    """Decodes a column of images: a stage of map_batches before a Classifier on GPUs.
+    """Decodes a column of images, as a stage of map_batches before a Classifier on GPUs.
 
     Args:
         batch: A batch of Ray, a dict of columns.
@@ -356,8 +356,8 @@ def decode(batch: Batch, column: str = "image", prefix: str = "") -> Batch:
 
     Returns:
         The batch with uint8 arrays [height, width, 3] in that column, and a column "error". An image that cannot be
-        read has its error message there, and an array [0, 0, 3]. A Classifier with the same prefix does not run such
-        rows, and keeps their messages.
+        read becomes an array [0, 0, 3] and has its message in "error". A Classifier with the same prefix skips such
+        rows and keeps their messages.
     """
     found, errors = _images_of(batch, checks.text("column", column), checks.text("prefix", prefix))
     out = _others(batch, column, prefix, [])
@@ -404,7 +404,7 @@ def _failed(column: str) -> Any:
 
 
 def _objects(values: Sequence[Any]) -> Array:
-    """Makes an array of objects. From arrays of one shape numpy would make a single array."""
+    """Returns an array of objects. numpy.array would stack arrays of one shape."""
     out = np.empty(len(values), object)
     for i, value in enumerate(values):
         out[i] = value
@@ -477,7 +477,7 @@ def _pixels(image: Any) -> NDArray[np.uint8]:
 
 
 def _message(error: RaggedVitError) -> str:
-    """Returns the message of an image's error. Raises errors that are not the image's, such as a missing Pillow."""
+    """Returns the message of an image's error. Raises errors that no image caused, such as a missing Pillow."""
     if error.status not in OF_IMAGES:
         raise error
     return str(error)

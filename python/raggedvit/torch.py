@@ -44,22 +44,22 @@ def flash_attn_varlen_func(
     return_attn_probs: bool = False,
     block_table: Optional[torch.Tensor] = None,
 ) -> torch.Tensor:
-    """FlashAttention's function of this name, for self-attention without a mask.
+    """Has the signature of FlashAttention's function; computes self-attention without a mask.
 
     The result is always deterministic. Arguments that are not listed must have their default values.
 
     Args:
         q, k, v: [rows, heads, head_dim], all of one shape.
         cu_seqlens_q, cu_seqlens_k: The same layout; on CUDA the same tensor.
-        max_seqlen_q, max_seqlen_k: Bounds of the sequence lengths.
-        softmax_scale: Of the logits; None: 1 / sqrt(head_dim).
+        max_seqlen_q, max_seqlen_k: Upper bounds of the sequence lengths.
+        softmax_scale: Factor of the logits; None: 1 / sqrt(head_dim).
         deterministic: Ignored.
 
     Returns:
         [rows, heads, head_dim].
 
     Raises:
-        RaggedVitError: UNSUPPORTED for anything else that the arguments can request.
+        RaggedVitError: UNSUPPORTED for all other uses of the arguments.
     """
     if (
         cu_seqlens_k is not cu_seqlens_q
@@ -100,7 +100,7 @@ def _refuse(
     return_attn_probs: bool,
     block_table: Any,
 ) -> None:
-    """Raises for what flash_attn_varlen_func does not compute."""
+    """Raises for arguments that flash_attn_varlen_func does not support."""
     for name, value, same in (
         ("dropout_p", dropout_p, _is(dropout_p, 0)),
         ("causal", causal, _is(causal, False)),

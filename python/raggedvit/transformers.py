@@ -1,15 +1,15 @@
-"""raggedvit's attention in Hugging Face's vision encoders: attn_implementation="raggedvit".
+"""Adds attn_implementation="raggedvit" to Hugging Face's vision encoders.
 
     raggedvit.transformers.register()
     AutoModel.from_pretrained(name, attn_implementation="raggedvit")  # an encoder: ViT, DINOv2, SigLIP, SigLIP 2
-    model.set_attn_implementation({"vision_config": "raggedvit"})  # that of a larger model: Qwen2.5-VL, Qwen3-VL
+    model.set_attn_implementation({"vision_config": "raggedvit"})  # the encoder of a larger model: Qwen2.5-VL, Qwen3-VL
 
 Encoders that pack their images (PACKED) make one call per layer, with their cu_seqlens. A padded batch with a mask is
-packed before each attention and padded again after it: padding costs no attention, and its rows come back as zeros.
-What raggedvit's attention does not support (causal or other masks, dropout, grouped heads, cross-attention) raises
-RaggedVitError; there is no silent fallback.
+packed before each attention and padded again after it: padding costs no attention, and its rows become zeros. There is
+no silent fallback: cases that raggedvit's attention does not support (causal or other masks, dropout, grouped heads,
+cross-attention) raise RaggedVitError.
 
-It is tested with transformers 5.23 and refuses other versions, whose internals may differ.
+It is tested with transformers 5.23 and refuses other versions, because their internals may differ.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .torch import flash_attn_varlen_func
 NAME = "raggedvit"
 TESTED = "5.23"
 
-#: Model families whose encoders ask is_flash_attention_requested and, if it is true, call attention once with
-#: cu_seqlens instead of once per image. Other families that ask it do something else.
+#: Model families with encoders that call is_flash_attention_requested and, if it is true, call attention once with
+#: cu_seqlens instead of once per image. Other families use it for other purposes.
 PACKED = frozenset(
     (
         "cohere_compass",
@@ -66,7 +66,7 @@ PACKED = frozenset(
     )
 )
 
-#: Further arguments of attention functions, which this one does not support.
+#: Arguments of attention functions that this one does not support.
 REFUSED = ("cache", "head_mask", "output_attentions", "position_bias", "s_aux", "sliding_window", "softcap")
 
 _ENCODER_ONLY = 'use it for the vision encoder only: set_attn_implementation({"vision_config": "raggedvit"})'
@@ -96,14 +96,14 @@ def register(*, untested: bool = False) -> None:
     requested = generic.is_flash_attention_requested
     if not hasattr(requested, "_raggedvit"):
         ours = _with_packed_encoders(requested)
-        # Imported modules hold the function itself; later ones will import it from `generic`.
+        # Modules that are already imported have their own reference; `generic`, one of them, serves later imports.
         for module in list(sys.modules.values()):
             if getattr(module, "__dict__", {}).get("is_flash_attention_requested") is requested:
                 setattr(module, "is_flash_attention_requested", ours)
 
 
 def _with_packed_encoders(requested: Callable[..., bool]) -> Callable[..., bool]:
-    """Returns an is_flash_attention_requested that is also true for packed encoders with this attention."""
+    """Returns a version of is_flash_attention_requested that is also true for packed encoders with this attention."""
 
     @functools.wraps(requested)
     def is_flash_attention_requested(config: Any = None, *arguments: Any, **named: Any) -> bool:
@@ -173,12 +173,12 @@ def attention(
     Args:
         module: The attention layer.
         query, key, value: [B, heads, tokens, head_dim].
-        attention_mask: What padding_mask returns.
-        scaling: Of the logits; None: 1 / sqrt(head_dim).
+        attention_mask: A mask from padding_mask.
+        scaling: Factor of the logits; None: 1 / sqrt(head_dim).
         dropout: Must be 0.
         is_causal: Must be False; None: the layer's.
         cu_seq_lens_q, cu_seq_lens_k: The layout of a packed batch, the same for both.
-        max_length_q, max_length_k: Bounds of the sequence lengths.
+        max_length_q, max_length_k: Upper bounds of the sequence lengths.
         **named: Further arguments; those in REFUSED are refused.
 
     Returns:
@@ -224,7 +224,7 @@ def _padded(
 ) -> torch.Tensor:
     """Attention of the rows that the mask [B, 1, 1, tokens] keeps.
 
-    Lengths stay on the device: all rows are packed, padding last, where no sequence reaches.
+    Lengths stay on the device: all rows are packed, with padding rows after the last sequence.
     """
     order, inverse, kept, cu_seqlens = _packing(mask)
     out = _attend(q[order], k[order], v[order], cu_seqlens, tokens, scale)
@@ -232,9 +232,9 @@ def _padded(
 
 
 def _packing(mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Returns the order of the rows with the kept ones first, its inverse, which are kept [rows, 1, 1], and cu_seqlens.
+    """Returns the order with kept rows first, its inverse, the mask of the ordered rows [rows, 1, 1], and cu_seqlens.
 
-    All layers of a forward share one mask, which stores them.
+    They are stored on the mask, because all layers of a forward share it.
     """
     compiling = torch.compiler.is_compiling()
     known: Optional[tuple[torch.Tensor, ...]] = None if compiling else getattr(mask, "_raggedvit_packing", None)
@@ -256,7 +256,7 @@ def _multiples(n: int, length: int, device: torch.device) -> torch.Tensor:
     return torch.arange(n + 1, dtype=torch.int32, device=device) * length
 
 
-@functools.lru_cache(maxsize=None)  # kept for ever: a recorded CUDA graph may still read them
+@functools.lru_cache(maxsize=None)  # kept forever: a recorded CUDA graph may still read them
 def _lasting_multiples(n: int, length: int, device: torch.device) -> torch.Tensor:
     with torch.inference_mode(False):
         return _multiples(n, length, device)

@@ -1,6 +1,6 @@
 """Prepares images for models: files and uint8 arrays of any size become float32 batches.
 
-The batches have the bits that timm's transform or transformers' processor gives.
+The batches equal those of timm's transform or transformers' processor, bit for bit.
 
     batch = raggedvit.images.prepare(model.recipe, ["cat.jpg", frame])  # float32 [2, 3, H, W]
 
@@ -30,15 +30,15 @@ from .._c.process import Threads
 
 __all__ = ["RawImage", "Recipe", "decode", "load", "prepare"]
 
-#: A file, or uint8 [height, width, 3], RGB. Pillow images are taken too and treated as their file: of 16 bits the
-#: upper 8 are used, and getexif() has the orientation.
+#: A file, or uint8 [height, width, 3], RGB. Pillow images are accepted too and treated like their files: reduced to the
+#: upper 8 bits of 16, and rotated as getexif() says.
 RawImage = Union[str, "os.PathLike[str]", NDArray[np.uint8]]
 
 MOST_PIXELS = 200_000_000
-MOST_TARGET = 1 << 14  # pixels a side
+MOST_TARGET = 1 << 14  # pixels per side
 FLOATS = ctypes.POINTER(ctypes.c_float)
 MOST_THREADS = 16
-#: How Pillow turns an image upright, by EXIF orientation (tools/cli/orientation.c has the command line tool's table).
+#: How Pillow rotates an image upright, by EXIF orientation (tools/cli/orientation.c has the command line tool's table).
 ORIENTATION = 0x112
 TURNS = {
     2: "FLIP_LEFT_RIGHT",
@@ -49,7 +49,7 @@ TURNS = {
     7: "TRANSVERSE",
     8: "ROTATE_90",
 }
-PIXEL: NDArray[np.uint8] = np.zeros((1, 1, 3), np.uint8)  # an image that every recipe takes
+PIXEL: NDArray[np.uint8] = np.zeros((1, 1, 3), np.uint8)  # an image that works with every recipe
 FITS, FILTERS, PROCESSORS = named("RVIT_FIT_"), named("RVIT_FILTER_"), named("RVIT_PROCESSOR_")
 
 #: The threads that read and prepare images.
@@ -58,22 +58,22 @@ workers = Threads("raggedvit-image", MOST_THREADS)
 
 @dataclass(frozen=True)
 class Recipe:
-    """How an image becomes a model's input, as the files beside the weights say.
+    """How to turn an image into a model's input, as defined by the files beside the weights.
 
     dataclasses.replace makes another recipe.
 
     Attributes:
         height, width: Size of the model's input.
-        mean, std: Of each channel, for values from 0 to 1.
-        resize: (height, width) before the crop. If both are equal, "crop" makes it the length of the shorter edge.
+        mean, std: One value per channel, for pixel values from 0 to 1.
+        resize: (height, width) before the crop. If both are equal, "crop" resizes the shorter edge to this length.
         fit: "crop" resizes until the image covers `resize`, and cuts out the centre. "squash" resizes both edges to
             `resize`, and cuts out the centre. "border" resizes until the image fits into `resize`, and fills the rest.
         filter: "bilinear" or "bicubic".
-        processor: Whose rounding: "timm" (Pillow 13), "hf" (transformers on torchvision), or "hf_float" (the same in
-            float32, for "squash" without a crop).
+        processor: The code to reproduce: "timm" (Pillow 13), "hf" (transformers on torchvision), or "hf_float" (the
+            same in float32, for "squash" without a crop).
         fill: Colour of the border.
-        max_patches: Above 0, for NaFlex models: classify runs each image at its own shape, in at most so many patches.
-            prepare, which makes batches of one shape, squashes them.
+        max_patches: For NaFlex models, above 0: classify runs each image at its own shape, with at most this number of
+            patches. prepare, which makes batches of one shape, squashes images.
     """
 
     height: int
@@ -135,7 +135,7 @@ class Recipe:
             raise invalid("the processor hf_float resizes both edges, without a crop")
 
     def _struct(self) -> Any:
-        """Returns the library's form, a rvit_image_recipe."""
+        """Returns the recipe as a rvit_image_recipe."""
         return new(
             "rvit_image_recipe",
             fit=FITS[self.fit],
@@ -151,7 +151,7 @@ class Recipe:
         )
 
     def _refusal(self, height: int, width: int) -> RaggedVitError | None:
-        """Returns why an image of this size cannot be prepared, without its number; None: it can."""
+        """Returns why an image of this size cannot be prepared, or None if it can. The message has no image number."""
         image, geometry = new("rvit_image", height=height, width=width), new("rvit_image_geometry")
         recipe = self._struct()
         try:
@@ -168,8 +168,8 @@ def _unnumbered(error: RaggedVitError) -> RaggedVitError:
 def load(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
     """Returns the pixels of a file as viewers show it. Needs Pillow.
 
-    The image is turned upright as its EXIF data says, or else its XMP. Grey, palettes and CMYK become RGB, alpha is
-    dropped, of 16 bits the upper 8 are used, and of an animation the first image.
+    The image is rotated upright as its EXIF data says, or else its XMP data. Grey, palettes and CMYK become RGB, alpha
+    is dropped, and 16-bit values are reduced to their upper 8 bits. The first image of an animation is read.
 
     Args:
         path: An image file of a format that Pillow reads.
@@ -178,8 +178,8 @@ def load(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
         uint8 [height, width, 3].
 
     Raises:
-        RaggedVitError: BAD_FILE names the file. Float values, and integers beyond 16 bits, are refused, because nothing
-            tells which value is white.
+        RaggedVitError: BAD_FILE names the file. Float values, and integers beyond 16 bits, are refused, because their
+            white level is unknown.
     """
     name = os.fsdecode(checks.path("path", path))
     return _read(name, f"{name}: ")
@@ -201,7 +201,7 @@ def decode(data: bytes | bytearray | memoryview) -> NDArray[np.uint8]:
 
 
 def _read(source: str | io.BytesIO, name: str) -> NDArray[np.uint8]:
-    """Reads a file. name: how an error message begins."""
+    """Reads a file. name: the beginning of error messages."""
     try:
         from PIL import Image
     except ImportError as error:
@@ -218,8 +218,8 @@ def _read(source: str | io.BytesIO, name: str) -> NDArray[np.uint8]:
 
 
 def _why(error: Exception, is_named: bool = False) -> str:
-    """The message of an error of Pillow; each of its plugins has errors of its own."""
-    if type(error).__name__ == "UnidentifiedImageError" and not is_named:  # Pillow names an object of Python's
+    """The message of an error of Pillow, whose plugins raise exceptions of many types."""
+    if type(error).__name__ == "UnidentifiedImageError" and not is_named:  # Pillow's message would name a Python object
         return "cannot identify the format of the image"
     return str(error) if isinstance(error, (OSError, ValueError)) else f"{type(error).__name__}: {error}"
 
@@ -235,7 +235,7 @@ def _of_pillow(image: Any) -> NDArray[np.uint8]:
         how = TURNS.get(image.getexif().get(ORIENTATION, 1))
     except MemoryError:
         raise
-    except Exception:  # damaged EXIF data is ignored, as ImageOps.exif_transpose does for some kinds of files only
+    except Exception:  # ignore damaged EXIF data; ImageOps.exif_transpose does so for some kinds of files
         how = None
     if how is not None:
         image = image.transpose(Image.Transpose[how])
@@ -254,14 +254,14 @@ def _is_pil(image: Any) -> bool:
 
 
 def _load_shared(images: Any) -> None:
-    """Loads Pillow images that a batch holds more than once: two threads must not load one at the same time."""
+    """Loads Pillow images that a batch contains more than once, because two threads must not load one concurrently."""
     seen: set[int] = set()
     for image in () if isinstance(images, np.ndarray) else filter(_is_pil, images):
         if id(image) in seen:
             try:
                 image.load()
                 image.getexif()
-            except Exception:  # raised again where the image has a number
+            except Exception:  # raised again by _pixels, with the number of the image
                 pass
         seen.add(id(image))
 
@@ -314,7 +314,7 @@ def prepare(
     """Reads and prepares images on threads.
 
     Args:
-        recipe: How, for example model.recipe.
+        recipe: How to prepare them, for example model.recipe.
         images: Files and arrays of different sizes, or uint8 [n, height, width, 3].
         failures: A dict that receives the error of each image that cannot be prepared, by its number. The batch then
             leaves such images out.
@@ -323,7 +323,7 @@ def prepare(
         float32 [n, 3, height, width].
 
     Raises:
-        RaggedVitError: BAD_FILE or INVALID_ARGUMENT names the first image that cannot be prepared, without `failures`.
+        RaggedVitError: Without `failures`: BAD_FILE or INVALID_ARGUMENT names the first image that cannot be prepared.
     """
     found: dict[int, RaggedVitError] | None = None if failures is None else {}
     out = prepare_all(recipe, images, found)
@@ -336,7 +336,7 @@ def prepare(
 def prepare_all(
     recipe: Recipe, images: Sequence[RawImage] | NDArray[np.uint8], failures: dict[int, RaggedVitError] | None
 ) -> NDArray[np.float32]:
-    """As prepare, but images that cannot be prepared are zeros in the batch instead of left out."""
+    """As prepare, but images that cannot be prepared become zeros in the batch."""
     out = np.empty((len(images), 3, recipe.height, recipe.width), np.float32)
 
     def work(number: int) -> None:
@@ -385,7 +385,7 @@ def read(
 
 
 def are_raw(images: Any) -> bool:
-    """Whether a batch is one of raw images: files, Pillow images and uint8 arrays, rather than normalised values."""
+    """Whether a batch has raw images (files, Pillow images and uint8 arrays) instead of normalised values."""
     if isinstance(images, np.ndarray):
         return images.dtype == np.uint8 and images.ndim == 4 and images.shape[3] == 3
     if not isinstance(images, (list, tuple)):
