@@ -12,10 +12,10 @@ module keeps its parameters, its state_dict and its type (isinstance).
 
 The recorded forward has a copy of the weights. Each call compares the whole module with its state at the recording:
 parts, parameters, settings, hooks, classes and the functions that they run, and for each weight its memory and
-PyTorch's count of in-place changes. A change is adopted, or refused if the library does not compute it. Values written without
-PyTorch's knowledge (through .data, detach().numpy() or a pointer, or into tensors created in inference mode) cannot be
-detected. Call refresh(model) after such a change; training mode and a call with gradients enabled do so too. The old
-weights are kept until the next call. Threads may call a patched module while no thread changes it.
+PyTorch's count of in-place changes. A change is adopted, or refused if the library does not compute it. Values written
+without PyTorch's knowledge (through .data, detach().numpy() or a pointer, or into tensors created in inference mode)
+cannot be detected. Call refresh(model) after such a change; training mode and a call with gradients enabled do so too.
+The old weights are kept until the next call. Threads may call a patched module while no thread changes it.
 
 These are refused with a RaggedVitError: modules that the library does not compute exactly, modules that are more than a
 plain Vision Transformer (their pruned training is not implemented; Model.from_module runs them in eval mode), modules

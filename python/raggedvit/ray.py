@@ -92,8 +92,8 @@ class Classifier:
     """Classifies the images of a Ray batch, a dict of columns, and returns a batch.
 
     It drops the column of images and passes all other columns through. Results of several actors arrive in any order,
-    so keep an id or a path. An image that cannot be read or run gets an error message in the column "error", which is ""
-    for all others. It does not affect the others.
+    so keep an id or a path. An image that cannot be read or run gets an error message in the column "error", which is
+    "" for all others. It does not affect the others.
 
     The object can be pickled and copied. The first call in each process, including forked children, opens the model on
     the worker's machine, so `path` must be valid there. It records one session of `capacity` images, which runs batches

@@ -1,1 +1,1 @@
-"""Sessions of the library: how they are kept, how images enter them, and what a run returns."""
+"""Sessions of the library: their cache, their inputs and their results."""

@@ -1,4 +1,4 @@
-"""The internals of Model: a device, the weights there, sessions, and the ways that a batch runs through them."""
+"""The internals of Model: its device, weights and sessions, and the ways to run a batch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .staging import named as numbered
 
 
 def _weakly(method: Any) -> Any:
-    """A bound method that does not keep its object."""
+    """A bound method that does not keep its object alive."""
     found = weakref.WeakMethod(method)
 
     def call(*arguments: Any) -> None:
@@ -57,7 +57,7 @@ class ModelBase:
         max_sessions: int,
         max_batch: int | None,
     ) -> None:
-        """Checks what a constructor is given. device: the backend and the index."""
+        """Checks the arguments of a constructor. device: the backend and the index."""
         integer = checks.integer
         self._policy = Policy.of(policy)
         self._limits = (
@@ -76,7 +76,7 @@ class ModelBase:
         self._lib: Library = library()
 
     def _open(self, checkpoint: Handle, widens: bool = False) -> None:
-        """Opens the device and puts the weights there. widens: bf16 becomes f32 where the device has no bf16."""
+        """Opens the device and loads the weights. widens: bf16 becomes f32 on a device without bf16."""
         lib = self._lib
         self._device = lib.own("device", ctypes.byref(self._device_desc))
         chosen = new("rvit_precision_choice")
@@ -88,7 +88,7 @@ class ModelBase:
             lib.rvit_precision_choose(self._device, checkpoint, PRECISIONS["f32"], ctypes.byref(chosen))
         desc = new("rvit_model_desc", dtype=chosen.dtype, quantization=chosen.quantization)
         handle = lib.own("model", self._device, checkpoint, ctypes.byref(desc), keeps=(self._device,))
-        #: The type that the model computes in; where "auto" has chosen it, dtype_reason says why.
+        #: The type that the model computes in. If "auto" chose it, dtype_reason says why.
         self.dtype: str = name_of(PRECISIONS, chosen.precision)
         self.dtype_reason: str = chosen.reason.decode(errors="replace")
         info, files = new("rvit_model_info"), new("rvit_checkpoint_info")
@@ -116,15 +116,15 @@ class ModelBase:
         renews(self)
 
     def _forked(self) -> None:
-        """Makes the lock, also in the child of a fork, where no thread would release it."""
+        """Creates the lock, also in a forked child, where no thread would release the parent's."""
         self._lock = threading.Lock()
 
     @property
     def recipe(self) -> Recipe:
-        """How classify prepares raw images. Set it for a model whose files do not say so.
+        """How classify prepares raw images. Set it if the model's files do not define it.
 
         Raises:
-            RaggedVitError: UNSUPPORTED if the model's files do not say it, or prepare images in an unknown way.
+            RaggedVitError: UNSUPPORTED if the model's files do not define it, or prepare images in an unknown way.
         """
         if self._recipe is None:
             if self.info.channels != 3:
@@ -150,7 +150,7 @@ class ModelBase:
 
     @property
     def _handle(self) -> Handle:
-        """The library's model. INVALID_ARGUMENT: it is closed."""
+        """The library's model. Raises INVALID_ARGUMENT if it is closed."""
         return self._sessions.open()
 
     def _policy_of(self, policy: str | Policy | None) -> Policy:
@@ -181,7 +181,7 @@ class ModelBase:
     def _read_images(self, images: Any, failures: Failures | None = None) -> Any:
         """Reads raw images: returns a list of arrays if the device prepares them, else the model's input.
 
-        failures: receives the errors of those that cannot be prepared; one pixel replaces each.
+        failures: receives the errors of images that cannot be prepared; one pixel replaces each.
         """
         spec = self._spec
         found = read(images, failures)
@@ -206,13 +206,13 @@ class ModelBase:
         return prepare_all(spec.recipe, found, failures)
 
     def _check_policy(self, policy: Policy) -> None:
-        """Raises what creating a session with this policy would raise."""
+        """Raises the error that creating a session with this policy would raise."""
         desc, memory = new("rvit_session_desc"), new("rvit_memory_info")
         policy._fill(self._lib, desc)
         self._lib.rvit_session_memory(self._handle, ctypes.byref(desc), ctypes.byref(memory))
 
     def _mask(self, mask: Any, policy: Policy, session: Session, n_images: int) -> Any:
-        """Returns the mask as a run takes it; None for other policies."""
+        """Returns the mask in the form that a run takes; None for other policies."""
         if policy.name != "mask":
             if mask is not None:
                 raise invalid(f"there is a mask, but the policy is {policy.name!r}; expected 'mask'")
@@ -316,7 +316,7 @@ class ModelBase:
         images = images.clone(memory_format=torch.contiguous_format) if images.data_ptr() % 16 else images.contiguous()
         n, stream = len(images), torch._C._cuda_getCurrentRawStream(self.cuda_index)
         logits = torch.empty((n, info.n_classes), dtype=torch.float32, device=images.device) if info.n_classes else None
-        # Not the session of __call__, which reports no errors of images.
+        # Not the session of __call__, which does not report errors of images.
         session = self._sessions.get(policy, n, outputs, lambda: self._stream(stream), (stream, "classify"))
         with session.lock:
             self._point(session, images, logits)
@@ -341,7 +341,7 @@ class ModelBase:
                 copy_logits(self._lib, session, logits)
 
     def _of_map(self, session: Session | None, logits: np.ndarray, batch: Any, failures: Failures) -> Result[Any]:
-        """Returns the Result of a batch of Prepared.map that ran, or was refused as a whole."""
+        """Returns the Result of a batch of Prepared.map, which ran or was refused as a whole."""
         result: Result[Any] = Result(logits)
         if session is not None:
             result = of_session(self._lib, self.info, session.handle, logits, len(logits), LOGITS, failed=failures)
@@ -360,7 +360,7 @@ class ModelBase:
 
     @contextlib.contextmanager
     def _pipeline(self) -> Iterator[Pipeline]:
-        """Provides a pipeline for batches of the host; several may be in use."""
+        """Provides a pipeline for batches in host memory; several may be in use."""
         with self._lock:
             pipeline = self._idle.pop() if self._idle else None
         if pipeline is None:
@@ -389,7 +389,7 @@ class ModelBase:
     def _stream(self, stream: int) -> Handle:
         """Wraps a caller's CUDA stream for one session.
 
-        Only one thread at a time may use a stream of the library, and sessions of several threads share the caller's.
+        Sessions of several threads share the caller's stream, but only one thread at a time may use a library stream.
         """
         with self._lock:
             if stream not in self._streams:

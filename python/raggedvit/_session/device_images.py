@@ -1,7 +1,7 @@
-"""Raw images that lie in the memory of a CUDA device.
+"""Raw images in the memory of a CUDA device.
 
-The device copies them to the memory of a session, which is the same in every run, so that a recorded forward can read
-it. The copies and the forward are enqueued on the stream that the caller works on."""
+The device copies them to the memory of a session, because a recorded forward reads the same memory in every run. The
+copies and the forward are enqueued on the caller's stream."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .policy import Policy
 from .result import Result, of_session
 from .staging import MOST_SIDE, named
 
-LEGACY_STREAM = 1  # what __cuda_array_interface__ and the driver call the default stream, which is 0 too
+LEGACY_STREAM = 1  # the default stream in __cuda_array_interface__ and the driver, which is also 0
 ON_DEVICE = 2  # CU_MEMORYTYPE_DEVICE
 NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 
@@ -49,7 +49,7 @@ class Copy2D(ctypes.Structure):
 
 
 class DeviceImage(NamedTuple):
-    """RGB8: lines of 3 * width bytes, `stride` apart. stream: the one to wait for, which writes the memory, or None."""
+    """RGB8: lines of 3 * width bytes, `stride` apart. stream: the stream that writes the memory, or None."""
 
     address: int
     height: int
@@ -99,7 +99,7 @@ def _wait(stream: int, other: int) -> None:
 
 
 def are_on_device(images: Any) -> bool:
-    """Whether a batch has raw images, and at least one of them lies on a CUDA device."""
+    """Whether a batch has raw images, and at least one of them is on a CUDA device."""
     if isinstance(images, (list, tuple)):
         return any(not isinstance(one, (np.ndarray, str, os.PathLike)) and on_cuda(one) for one in images)
     if isinstance(images, np.ndarray) or not on_cuda(images):
@@ -117,7 +117,7 @@ def _stream_of(model: Model, images: Any) -> int:
 def _described(images: Any, stream: int, failures: Failures | None) -> list[DeviceArray | None]:
     """Describes the images of a batch: a list, or an array [B, height, width, 3].
 
-    failures: receives the errors of those that are no images; they are None in the result.
+    failures: receives the errors of elements that are not images; these are None in the result.
     """
     if isinstance(images, (list, tuple)):
         host = [number for number, one in enumerate(images) if not on_cuda(one)]
@@ -171,8 +171,8 @@ class DeviceBatch:
     """Raw images on the model's device, and the stream on which they are used."""
 
     def __init__(self, model: Model, images: Any, failures: Failures | None = None) -> None:
-        """failures: receives the errors of single images. A pixel of another replaces each; none is left if all
-        fail."""
+        """failures: receives the errors of single images. A pixel of another image replaces each; if all fail, the
+        batch is empty."""
         if model.cuda_index < 0:
             raise invalid(f"images are on a CUDA device, the model on {model.device}; move one of them")
         self.model, self.spec = model, model._spec
@@ -201,12 +201,12 @@ class DeviceBatch:
         self.shapes = tuple((image.height, image.width, 3) for image in self.images)
 
     def classify(self, policy: Policy, mask: Any, outputs: Outputs, failures: Failures | None = None) -> Result[Any]:
-        """Returns what Model.classify returns, in arrays of the host. It waits for the results."""
+        """Returns what Model.classify returns, in host arrays. It waits for the results."""
         model, n = self.model, len(self.images)
         lib = model._lib
         size = sum(height * width * 3 for height, width, _ in self.shapes)
         try:
-            # The staging buffer has only the descriptors and the resize weights: the images lie elsewhere.
+            # The staging buffer has only the descriptors and the resize weights, not the images.
             room = model._room(self.spec, self.shapes) - size
         except RaggedVitError as error:
             raise named(error, 0) from None
@@ -232,13 +232,13 @@ class DeviceBatch:
                 self.copy(session.pixels, starts)
                 model._run(session.handle, session.pointer, n, logits, failures)
             except RaggedVitError as error:
-                # so that nothing reads the caller's memory any more
+                # from here on nothing reads the caller's memory
                 lib.raw.rvit_stream_synchronize(model._stream(self.stream))
                 raise named(error, 0) from None
             return of_session(lib, model.info, session.handle, logits, n, outputs, failed=failures)
 
     def copy(self, pixels: Handle, starts: list[int], user: int | None = None) -> None:
-        """Enqueues the copies to the offsets `starts` of device memory, behind the work of the images' streams.
+        """Enqueues the copies to the offsets `starts` of device memory, after the work of the images' streams.
 
         user: the stream that uses the copies; None: the same one.
         """
@@ -269,7 +269,7 @@ class DeviceBatch:
 def _runs(images: list[DeviceImage], starts: list[int]) -> Iterator[tuple[int, int, int, int, int]]:
     """Yields copies as (destination, source, lines, bytes of a line, bytes between lines).
 
-    Images that follow one another on both sides are one copy.
+    Images that are adjacent in both memories become one copy.
     """
     to = source = size = 0
     for start, image in zip(starts, images):

@@ -1,4 +1,4 @@
-"""Images of a batch that fail while others do not: which ones, and why.
+"""Errors of single images of a batch.
 
 One valid pixel replaces an image that cannot be prepared, so that the batch keeps the size of its recorded forward."""
 
@@ -27,7 +27,7 @@ def wanted(errors: str) -> Failures | None:
 
 
 def of_run(lib: Library, session: Handle, n: int, error: RaggedVitError) -> Failures:
-    """Returns the images of a run of n that have no result, after its wait raised `error`.
+    """Returns the images without a result of a run of n images, after its wait raised `error`.
 
     Raises `error` if the run failed as a whole.
     """
@@ -43,7 +43,7 @@ def of_run(lib: Library, session: Handle, n: int, error: RaggedVitError) -> Fail
 
 
 def check(logits: Any, dtype: str, failures: Failures | None, first: int = 0) -> None:
-    """Finds the images whose logits are not finite. Needed where the session has not checked the logits itself."""
+    """Finds images with non-finite logits, for sessions that do not check the logits themselves."""
     sums = (
         logits.sum(1, dtype=sys.modules["torch"].float64).cpu().numpy()
         if is_torch(logits)
@@ -63,7 +63,7 @@ def check(logits: Any, dtype: str, failures: Failures | None, first: int = 0) ->
 
 @contextlib.contextmanager
 def refusal(batch: Any, failures: Failures | None) -> Iterator[None]:
-    """Makes an INVALID_ARGUMENT for a batch as a whole the error of each of its images."""
+    """Assigns an INVALID_ARGUMENT error of a whole batch to each of its images."""
     try:
         yield
     except RaggedVitError as error:

@@ -1,4 +1,4 @@
-"""The type of a model as its parts see it. model.py imports the parts, so they cannot import it."""
+"""The type of Model for the modules that model.py imports, which cannot import model.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .staging import Shapes, Spec
 
 
 class Model(Protocol):
-    """What its parts use of raggedvit.Model, which says what each of these does."""
+    """The members of raggedvit.Model that these modules use; they are documented there."""
 
     info: ModelInfo
     device: DeviceInfo

@@ -76,32 +76,32 @@ class VariableResolution:
         model._others.add(self)
 
     def _forked(self) -> None:
-        """Makes the lock, also in the child of a fork, where no thread would release it."""
+        """Creates the lock, also in a forked child, where no thread would release the parent's."""
         self.lock = threading.Lock()
 
     def __call__(
         self, patches: Any, grids: ArrayLike, *, out: Any = None, deepstack_out: Any = None, errors: Errors = "raise"
     ) -> Result[Any]:
-        """Returns what Model.classify returns, with the outputs that prepare was asked for.
+        """Returns a Result with the outputs that were requested from prepare.
 
         With prepare's on_device, everything is ordered on PyTorch's current stream, as if PyTorch had computed it. The
-        call waits for the forward, but not for the copies of rows behind it. Outputs other than merged and deepstack
-        rows are arrays of the host.
+        call waits for the forward, but not for the copies of rows after it. Outputs other than merged and deepstack
+        rows are host arrays.
 
         Args:
             patches: Normalised floating point [sum of lines * columns, patch_size * patch_size * channels]: the patches
-                of one image behind those of another, line after line, the values of each in the order (y, x, channel).
-                These are the rows of a processor's pixel_values that its mask does not leave out; for vision encoders
-                that merge groups of patches, all pixel_values of their processor. Arrays or PyTorch tensors, which are
-                copied to the host; with on_device, a tensor on the model's CUDA device of any floating type is not.
+                of all images, one image after another, line by line, with values in the order (y, x, channel). These
+                are the rows of a processor's pixel_values where its mask is set; for vision encoders that merge groups
+                of patches, all pixel_values of their processor. Arrays or PyTorch tensors. They are copied to the host;
+                with on_device, tensors on the model's CUDA device, of any floating type, are not.
             grids: Integers [B, 2]: lines and columns of each image's grid of patches. For encoders that merge groups,
                 image_grid_thw without its first column, which is 1; a video of t pairs of frames is t images.
-            out: Where the merged rows go: float32 [rows, info.merged_dim], with at least as many rows as there are
+            out: Memory for the merged rows: float32 [rows, info.merged_dim], with at least as many rows as there are
                 merge groups; the result has the first of them. With on_device, a tensor there of any floating type.
-                None: new memory, whose first touch takes longer than the copy.
+                None: new memory, which costs more time than the copy itself, because it is touched for the first time.
             deepstack_out: The same for deepstack rows: a sequence of info.n_deepstack arrays.
-            errors: As for Model.classify. Grids that break a rule raise in any case. Rows that stay on the device are
-                not checked for NaN.
+            errors: As for Model.classify. Invalid grids raise in any case. Rows that stay on the device are not checked
+                for NaN.
 
         Raises:
             RaggedVitError: INVALID_ARGUMENT names the image that is empty or beyond the capacities.
@@ -148,7 +148,7 @@ class VariableResolution:
 
 
 class _MergedRows:
-    """Where merged rows go: the caller's memory, or new memory."""
+    """The destination of merged rows: the caller's memory, or new memory."""
 
     def __init__(
         self, outputs: Outputs, n_deepstack: int, width: int, out: Any, deepstack_out: Any, device: _DeviceRows | None
@@ -164,7 +164,7 @@ class _MergedRows:
             raise invalid(
                 f"deepstack_out has {len(stacked)} arrays; expected {n_deepstack}, one for each of info.n_deepstack"
             )
-        self.device, self.outputs = device, [*stacked, out]  # that of merger -1, the last one, at -1
+        self.device, self.outputs = device, [*stacked, out]  # the output of merger -1, the last one, is at -1
         for number, value in enumerate(self.outputs):
             if value is not None:
                 self._check("out" if number == n_deepstack else f"deepstack_out[{number}]", value, width)
@@ -207,7 +207,7 @@ class _MergedRows:
 
 
 class _DeviceRows:
-    """The tensors that every run of the session reads patches from and writes merged rows to, and its stream."""
+    """The tensors from which every run of the session reads patches and to which it writes rows, and its stream."""
 
     def __init__(self, model: Model, outputs: Outputs, desc: Any, tokens: int, width: int) -> None:
         torch = sys.modules.get("torch")
@@ -223,7 +223,7 @@ class _DeviceRows:
         self.patches = self._tensor(tokens, width)
         self.merged: Any = self._tensor(groups, info.merged_dim) if outputs.merged else None
         self.deepstack: Any = self._tensor(info.n_deepstack, groups, info.merged_dim) if outputs.deepstack else None
-        self.done = torch.cuda.Event()  # recorded behind the copies of the last call's rows
+        self.done = torch.cuda.Event()  # recorded after the copies of the last call's rows
         self.stream = model._stream(self._current())
         self.handles = [self.stream]
         for field, tensor in (("input_view", self.patches), ("merged", self.merged), ("deepstack", self.deepstack)):
@@ -256,7 +256,7 @@ class _DeviceRows:
         if len(patches) > len(self.patches):
             raise invalid(f"patches has {len(patches)} rows, more than the {len(self.patches)} of max_tokens")
         current = self.torch.cuda.current_stream(self.device)
-        current.wait_event(self.done)  # which may be of another stream
+        current.wait_event(self.done)  # which may have been recorded on another stream
         for tensor in (self.patches, self.merged, self.deepstack):
             if tensor is not None:
                 tensor.record_stream(current)

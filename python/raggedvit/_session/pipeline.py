@@ -1,8 +1,8 @@
-"""Runs batches of the host through two slots, so that one batch is copied while the one before is computed.
+"""Runs batches in host memory through two slots, so that one batch is copied while the previous one is computed.
 
 Several threads copy raw images to the session's own memory, which the device reads. Normalised batches reach a CUDA
-device through pinned staging memory: several threads fill it in chunks, and the device copies each chunk on while the
-next ones are filled."""
+device through pinned staging memory: several threads fill it in chunks, and the device copies each chunk while the next
+ones are filled."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ PART = 16 << 20  # smallest part of a normalised batch, in bytes and in images
 PART_IMAGES = 16
 PART_RAW, MOST_RAW = 8 << 20, 128 << 20  # bytes of the smallest and about the largest part of a raw batch
 
-#: Failures of a device to prepare images, after which the host prepares them.
+#: Errors of a device that prepares images. After one of these the host prepares them.
 HOST_HELPS = (Status.UNSUPPORTED, Status.OUT_OF_HOST_MEMORY, Status.OUT_OF_DEVICE_MEMORY)
 
 _numbers = itertools.count()
 
 
 class Slot:
-    """A stream of its own, memory for a batch on both sides, and the batch under way."""
+    """A stream, memory for a batch on the host and on the device, and the running batch."""
 
     def __init__(self, model: Model) -> None:
         self.model, self.lib, self.number = model, model._lib, next(_numbers)
@@ -53,13 +53,13 @@ class Slot:
         self.staging: Handle | None = None  # pinned
         self.images: Handle | None = None  # on the device
         self.logits: Handle | None = None  # pinned; the head writes there
-        self.held: Any = None  # memory of the caller's that the device may be reading
+        self.held: Any = None  # caller's memory that the device may be reading
         self.session: Any = None
         self.n = 0
-        self.first = 0  # the number of its first image in the caller's batch
-        self.in_session = False  # the session has the batch's images and logits in its own memory
+        self.first = 0  # number of the slot's first image in the caller's batch
+        self.in_session = False  # the batch's images and logits are in the session's own memory
         self.copies = Copies()  # to the staging memory
-        self.under_way = False  # a batch was begun, and neither finished nor abandoned
+        self.under_way = False  # a batch was started, and neither finished nor abandoned
         self.copy = new("rvit_copy_args")
         self.run = new("rvit_run_args")
 
@@ -90,7 +90,7 @@ class Slot:
         self, images: np.ndarray, policy: Policy, outputs: Outputs = LOGITS, mask: Any = None, first: int = 0
     ) -> None:
         """Enqueues the copy of a batch and its forward."""
-        if self.under_way:  # a signal's exception has interrupted it
+        if self.under_way:  # an exception of a signal handler interrupted it
             self.abandon()
         self.under_way = True
         self.n, self.first, self.held = len(images), first, None
@@ -151,7 +151,7 @@ class Slot:
         self.lib.rvit_session_enqueue(session.handle, session.pointer)
 
     def pinned(self, images: np.ndarray) -> Handle | None:
-        """Returns a batch in pinned memory as a buffer that the device copies from; None: it is not pinned."""
+        """Returns a batch in pinned memory as a buffer that the device copies from; None if it is not pinned."""
         if images.dtype != np.float32 or not images.flags.c_contiguous or images.ctypes.data % 16:
             return None
         try:
@@ -204,7 +204,7 @@ class Slot:
         self.lib.rvit_copy(self.stream, ctypes.byref(self.copy))
 
     def finish(self, failures: Failures | None = None) -> np.ndarray:
-        """Waits for the batch under way, and returns its logits: [n, 0] without a head.
+        """Waits for the running batch, and returns its logits: [n, 0] without a head.
 
         failures: receives the errors of single images, by their numbers in the caller's batch.
         """
@@ -232,7 +232,7 @@ class Slot:
         return logits
 
     def abandon(self) -> None:
-        """After a failure: waits for all enqueued work and ignores its errors."""
+        """Waits for all enqueued work after a failure, and ignores its errors."""
         if self.session is not None:
             with self.session.lock:
                 self.lib.raw.rvit_session_wait(self.session.handle)
@@ -246,7 +246,7 @@ def _copy(destination: np.ndarray, source: np.ndarray) -> None:
 
 
 def n_parts_of(images: Any) -> int:
-    """Returns into how many parts to cut a batch so that two slots run it fastest."""
+    """Returns the number of parts into which to split a batch so that two slots run it fastest."""
     if not isinstance(images, list):
         return min(4 * images.size // PART, len(images) // PART_IMAGES)
     size, parts = sum(image.nbytes for image in images), 1
@@ -267,7 +267,7 @@ class Pipeline:
     def parts(
         self, images: Any, policy: Policy, outputs: Outputs = LOGITS, mask: Any = None, failures: Failures | None = None
     ) -> Generator[tuple[np.ndarray, Session], None, None]:
-        """Yields the logits of each part of a batch, in order, and its session, while the next part is under way.
+        """Yields the logits of each part of a batch, in order, and its session, while the next part runs.
 
         The session has the other results of the part until the next one is requested. failures: as for Slot.finish.
         """
@@ -290,7 +290,7 @@ class Pipeline:
             raise
 
     def taken(self, batch: Any, failures: Failures | None = None) -> Any:
-        """Returns the caller's batch as slots take it: a normalised array, or a list of raw images."""
+        """Returns the caller's batch in the form that slots take: a normalised array, or a list of raw images."""
         batch = untraced(batch)
         if are_on_device(batch):
             raise invalid(
@@ -301,9 +301,9 @@ class Pipeline:
         return host_view(self.model, host_tensor(self.model, batch) if is_torch(batch) else batch)
 
     def run(self, batches: Iterable[Any], policy: Policy, errors_return: bool = False) -> Iterator[Any]:
-        """Yields the logits of each batch, in order, while the next batch is under way.
+        """Yields the logits of each batch, in order, while the next batch runs.
 
-        errors_return: yields Results instead; that of a batch that is refused as a whole has only logits and errors.
+        errors_return: yields Results instead; if a batch is refused as a whole, its Result has only logits and errors.
         """
         free = collections.deque(self.slots)
         busy: collections.deque[tuple[Slot | None, Any, Failures | None]] = collections.deque()
@@ -326,7 +326,7 @@ class Pipeline:
                 self.model._sessions.open()
                 with refusal(batch, failures):
                     images = self.taken(batch, failures)
-                # the batch before last is done, or nearly; the last one is computed while this one is copied
+                # the batch before last is (almost) done; the last one is computed while this one is copied
                 while not free:
                     yield result()
                 started = None

@@ -20,23 +20,23 @@ from .._c.library import Library
 class Policy:
     """A pruning policy with its parameters: `Policy("evit", keep=0.7)`.
 
-    A value that never changes: it can be compared, hashed, pickled, and shared by models, threads and
-    processes. Every function that takes a policy also takes a name, which stands for the policy with its
-    defaults. The library checks the name and the parameters against the policy when a model first uses them;
-    `raggedvit.policies()` lists the names, and the parameters of each with their defaults.
+    It is immutable: it can be compared, hashed, pickled, and shared by models, threads and processes. Every
+    function that takes a policy also takes a name, which means the policy with its defaults. The library checks
+    the name and the parameters when a model first uses them; `raggedvit.policies()` lists the names, and the
+    parameters of each with their defaults.
 
     Args:
         name: The policy's name; "none" prunes nothing.
         keep: Fraction of the tokens to keep, 0 to 1.
         blocks: Blocks that prune, counted from 0, ascending. Each is one prune stage.
-        threshold: Lowest score of a token that is kept.
+        threshold: Lowest score of a kept token.
         mass: Fraction of the sum of the scores to keep, 0 to 1.
         n_samples: Number of samples that ATS draws.
         merges: Tokens that ToMe merges into others at each stage.
         seed: Seed of the policy "random".
         alpha: Fraction of the kept tokens that HiPrune chooses in `object_block`, 0 to 1.
         object_block: The block where HiPrune chooses them, counted from 0.
-        tau: How far a pixel may be from its prediction for PixelPrune, 0 to 1.
+        tau: Largest difference of a pixel from its prediction for PixelPrune, 0 to 1.
 
     Raises:
         RaggedVitError: INVALID_ARGUMENT if a parameter has the wrong type or is negative.
@@ -69,7 +69,7 @@ class Policy:
             values[field] = checks.optional(number, field, getattr(self, field), 0.0)
         for field, value in values.items():
             object.__setattr__(self, field, value)
-        # Computed once: sessions are found by their policy in every call.
+        # Computed once, because every call looks up sessions by policy.
         object.__setattr__(self, "_hash", hash(tuple(getattr(self, field.name) for field in dataclasses.fields(self))))
 
     def __hash__(self) -> int:
@@ -89,7 +89,7 @@ class Policy:
 
     @classmethod
     def of(cls, policy: str | Policy) -> Policy:
-        """Returns the policy that an argument `policy` names or is."""
+        """Returns an argument `policy`, a Policy or a name, as a Policy."""
         if isinstance(policy, cls):
             return policy
         if type(policy) is str:

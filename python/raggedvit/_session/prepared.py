@@ -1,6 +1,6 @@
-"""Prepared: the logits of images.
+"""Prepared: a function that returns the logits of images.
 
-CUDA tensors run on PyTorch's current stream, arrays of the host through the library's memory."""
+CUDA tensors run on PyTorch's current stream, host arrays through the library's memory."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def elsewhere(model: Model, images: Any) -> RaggedVitError:
 
 
 def host_view(model: Model, images: Any) -> np.ndarray:
-    """Returns a normalised batch of the host as an array, of any floating-point type and layout."""
+    """Returns a normalised batch in host memory as an array, of any floating-point type and layout."""
     try:
         info, found = model.info, host_array("images", images)
     except RaggedVitError as error:
@@ -63,7 +63,7 @@ def host_view(model: Model, images: Any) -> np.ndarray:
 
 
 def as_float32(images: np.ndarray) -> np.ndarray:
-    """Returns a contiguous float32 batch; the same array if it is one."""
+    """Returns a batch as contiguous float32, in place if it already is."""
     try:
         with np.errstate(over="raise"):
             return np.ascontiguousarray(images, np.float32)
@@ -80,9 +80,9 @@ def host_tensor(model: Model, images: Any) -> Any:
 
 
 def untraced(images: Any, argument: str = "images") -> Any:
-    """Returns images as a recorded forward can read them: a tensor without lazy conjugation or negation.
+    """Returns images in a form that a recorded forward can read: a tensor without lazy conjugation or negation.
 
-    Refuses what a recorded forward would ignore: gradients, tangents and traces.
+    Refuses gradients, tangents and traces, which a recorded forward would ignore.
     """
     if "torch" not in sys.modules:
         return images
@@ -111,7 +111,7 @@ def untraced(images: Any, argument: str = "images") -> Any:
 
 
 def refuse_encoder(model: Model) -> None:
-    """Refuses the vision encoders of Qwen2.5-VL and Qwen3-VL, which have no logits and images of any shape."""
+    """Refuses the vision encoders of Qwen2.5-VL and Qwen3-VL, which take images of any shape and return no logits."""
     if model.info.merge:
         raise RaggedVitError(
             Status.UNSUPPORTED,
@@ -203,13 +203,13 @@ class Prepared:
     def map(self, batches: Iterable[Any], errors: Errors = "raise") -> Iterator[Any]:
         """Returns an iterator over the logits of each batch, in order.
 
-        On a CUDA device one batch is copied while the batch before is computed. Pinned memory is copied in place, so
-        do not change a batch until its logits have come.
+        On a CUDA device one batch is copied while the previous one is computed. The device copies directly from pinned
+        memory, so do not change a batch until you have received its logits.
 
         Args:
             batches: An iterable of arrays, CPU tensors or lists of images.
-            errors: As for Model.classify. With "return" the iterator yields Results. A batch that breaks a rule as a
-                whole (its shape, for example) has NaN for logits, and that error for each of its images.
+            errors: As for Model.classify. With "return" the iterator yields Results. A batch that is invalid as a
+                whole (by its shape, for example) has NaN for logits, and that error for each of its images.
 
         Raises:
             RaggedVitError: As Model.classify, also for results that are not finite.
@@ -254,7 +254,7 @@ class Prepared:
 
 
 class Lane:
-    """What a Prepared runs on one CUDA stream of PyTorch."""
+    """The recorded forwards of a Prepared on one CUDA stream of PyTorch."""
 
     def __init__(self, forward: Prepared, torch: Any, stream: int, index: int) -> None:
         model = forward.model
@@ -267,12 +267,12 @@ class Lane:
             torch._C._cuda_isCurrentStreamCapturing,
         )
         self.set_buffer, self.enqueue = lib.raw.rvit_buffer_set, lib.raw.rvit_session_enqueue
-        # By the shape of a batch: session, its pointers, a template for logits, bytes of images and of logits, and the
-        # owner of one of the pointers.
+        # For each shape of a batch: session, its pointers, a template for logits, bytes of images and of logits, and
+        # the owner of one of the pointers.
         self.plans: dict[Any, tuple[Any, ...]] = {}
 
     def plan(self, images: Any) -> tuple[Any, ...]:
-        """Makes what runs a batch of this shape, and checks the shape."""
+        """Checks a shape, and creates the plan that runs batches of it."""
         model, torch, info = self.model, self.torch, self.model.info
         shape = tuple(images.shape)
         if len(shape) != 4 or shape[1:] != info.image_shape:
@@ -280,9 +280,9 @@ class Lane:
         n = shape[0]
         session = model._sessions.get(self.forward.policy, n, LOGITS, lambda: model._stream(self.stream), self.stream)
         template = torch.empty((n, info.n_classes), dtype=torch.float32, device=images.device)
-        with model._sessions.lock:  # another thread may do the same at this time
+        with model._sessions.lock:  # another thread may do the same
             if session.images is None or session.logits is None:
-                # Buffers of any memory of the device: each run points them at its own.
+                # Buffers without memory of their own: each run points them at its memory.
                 session.images, session.logits = model._wrapped(template), model._wrapped(template)
         run = new("rvit_run_args", n_images=n)
         run.input.view.buffer, run.logits.buffer = session.images.pointer, session.logits.pointer
@@ -305,7 +305,7 @@ class Lane:
         return made
 
     def arm(self, plan: tuple[Any, ...]) -> None:
-        """Hands a plan to the compiled core, which makes such calls itself from now on."""
+        """Passes a plan to the compiled core, which handles such calls from now on."""
         session, handle, _, images, logits, template, *_ = plan
         core.forward_add(
             self.forward._state,
@@ -321,7 +321,7 @@ class Lane:
 
 
 def _forward(lane: Lane, images: Any) -> Any:
-    """Runs a CUDA tensor that the compiled core has passed on."""
+    """Runs a CUDA tensor that the compiled core did not handle."""
     if lane.capturing():
         raise RaggedVitError(
             Status.UNSUPPORTED,

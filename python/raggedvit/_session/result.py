@@ -1,4 +1,4 @@
-"""Results: what a run leaves in its session, without the images that failed."""
+"""Results: copies of a run's outputs, without the images that failed."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ NAMED = ("features", "cls_attention", "pooled", "projected", "block_features", "
 
 @dataclass
 class Result(Generic[ArrayT]):
-    """What Model.classify returns, in arrays of its own that nothing overwrites.
+    """The results of Model.classify, in arrays that later calls do not overwrite.
 
     For images in a PyTorch tensor, logits and the optional outputs are tensors on its device; the rest are numpy
-    arrays. An output that was not requested is None. A stage of -1 stands for all tokens of all images.
+    arrays. An output that was not requested is None. Stage -1 means all tokens of all images.
 
     Attributes:
         logits: float32 [B, n_classes]; None for a model without a head.
         cu_seqlens: For each prune stage, int32 [B + 1]: image i has cu[i + 1] - cu[i] tokens after it, prefix tokens
             included.
-        kept: For each stage, for each image: int32, the token of the unpruned image that each row holds (prefix first;
+        kept: For each stage, for each image: int32, the number of each row's token in the unpruned image (prefix first;
             patch n is n_prefix + n), or -1 for EViT's fused token.
-        sizes: For "tome", for each stage, for each image: float32, the number of tokens that each row is the mean of.
-            Otherwise empty.
-        features: float32 [rows, dim]: the rows of the last stage (without one, of all tokens) after the final norm,
-            image after image.
+        sizes: For "tome", for each stage, for each image: float32, the number of tokens averaged in each row. Otherwise
+            empty.
+        features: float32 [rows, dim]: the rows of the last stage (of all tokens if there is none) after the final norm,
+            one image after another.
         cls_attention: float32 [rows, n_heads]: the CLS row of the last block's attention.
-        pooled: float32 [B, dim]: what the head reads, after its norm; CLS row and mean, or CLS row and distillation
-            token, are side by side.
-        projected: float32 [B, info.embedding_dim]: the vectors that are compared with those of texts (CLIP, SigLIP).
-        block_features: float32 [rows, dim]: the rows that a block leaves, before any norm.
+        pooled: float32 [B, dim]: the input of the head, after its norm; CLS row and mean, or CLS row and distillation
+            token, are concatenated.
+        projected: float32 [B, info.embedding_dim]: the embeddings to compare with those of texts (CLIP, SigLIP).
+        block_features: float32 [rows, dim]: the rows after a block, before any norm.
         block_stage: The stage whose cu_seqlens and kept belong to block_features.
-        received_attention: float32 [rows, n_heads]: the attention that each row receives in a block, the mean over all
+        received_attention: float32 [rows, n_heads]: the attention that each row receives in a block, averaged over all
             rows.
         received_stage: The stage whose cu_seqlens and kept belong to received_attention.
         merged: float32 [merge groups, info.merged_dim]: the merger's row for each group of info.merge * info.merge
-            patches, image after image, the groups of an image line after line.
-        deepstack: info.n_deepstack of the same, from the rows that earlier blocks leave.
-        deepstack_stages: For each of deepstack, the stage of its rows.
-        errors: With errors="return", the error of each image that failed, by its number. Such an image has NaN in
-            logits, pooled and projected, and in rows of all tokens; after a stage it has no rows.
+            patches, one image after another, the groups of an image line by line.
+        deepstack: info.n_deepstack such arrays, from the rows after earlier blocks.
+        deepstack_stages: For each array of deepstack, the stage of its rows.
+        errors: With errors="return", the error of each failed image, by its number. Such an image has NaN in logits,
+            pooled and projected, and in rows of all tokens; after a stage it has no rows.
     """
 
     logits: ArrayT | None
@@ -84,14 +84,14 @@ class Result(Generic[ArrayT]):
 
 
 class _Views:
-    """A session's results, in memory of the library. All share one struct: each call overwrites the last."""
+    """A session's results, in memory of the library. All share one struct, which each call overwrites."""
 
     def __init__(self, lib: Library, session: Any) -> None:
         self._lib, self._session, self._view = lib, session, new("rvit_result_view")
         self._at = ctypes.byref(self._view)
 
     def find(self, name: str, index: int = 0) -> Any:
-        """None if the session has no such result."""
+        """Returns a result, or None if the session does not have it."""
         status = self._lib.raw.rvit_session_get(self._session, CONSTANTS["RVIT_RESULT_" + name], index, self._at)
         return None if status else self._view
 
@@ -107,7 +107,7 @@ def stages_of(lib: Library, session: Any) -> int:
 
 
 def copy_logits(lib: Library, session: Any, logits: np.ndarray) -> None:
-    """Those of the last run, into an array for them."""
+    """Copies the logits of the last run into an array."""
     if logits.nbytes:
         ctypes.memmove(logits.ctypes.data, _Views(lib, session).get("LOGITS").data, logits.nbytes)
 
@@ -137,7 +137,7 @@ def of_session(
     merged_rows: Any = _merged_rows,
     failed: Iterable[int] | None = None,
 ) -> Result[Any]:
-    """Returns the results of a session's last run, of n images. failed: the images that have no result."""
+    """Returns the results of a session's last run, of n images. failed: the images without a result."""
     result: Result[Any] = Result(logits)
     views = _Views(lib, session)
     cls_stage = -1
@@ -181,7 +181,7 @@ def of_session(
 
 
 def _by_image(address: int | None, cu_seqlens: NDArray[np.int32], dtype: Any) -> list[np.ndarray]:
-    """Cuts the library's array of all rows into those of each image."""
+    """Splits the library's array of all rows into one array per image."""
     bounds = cu_seqlens.tolist()
     rows = _copied(address, (bounds[-1],), dtype)
     return [rows[begin:end] for begin, end in zip(bounds, bounds[1:])]
@@ -235,9 +235,9 @@ def _withhold(
 ) -> None:
     """Removes the images that failed from a result.
 
-    Arrays with one row per image, and rows of all tokens, get NaN; rows after a stage are left out. layouts: the
-    cu_seqlens of each stage, and last those of all tokens. cls_stage: the stage of cls_attention's rows. area: rows
-    of a merge group.
+    Arrays with one row per image, and rows of all tokens, get NaN; rows after a stage are removed. layouts: the
+    cu_seqlens of each stage, then those of all tokens. cls_stage: the stage of cls_attention's rows. area: rows per
+    merge group.
     """
     numbers, n = sorted(failed), len(layouts[-1]) - 1
     good = np.ones(n, bool)

@@ -1,6 +1,6 @@
 """The sessions of a model.
 
-Each policy has one for each of its first two batch sizes, and one that serves all other sizes."""
+Each policy has one for each of its first two batch sizes, and one for all other sizes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOO_LARGE = Status.UNSUPPORTED, Status.OUT_OF_DEVICE_MEMORY, Status.OUT_OF_HOST_
 
 
 class Session:
-    """A session of the library with its lock, and what a run needs. `alive`: Sessions has not dropped it."""
+    """A session of the library with its lock and the data of a run. `alive`: Sessions has not dropped it."""
 
     __slots__ = (
         "handle",
@@ -57,7 +57,7 @@ class Session:
         pixel_room: int = 0,
     ) -> None:
         self.handle, self.policy, self.capacity, self.fixed = handle, policy, capacity, fixed
-        self.room, self.staging = room, staging  # for raw images: bytes for them, and where they lie
+        self.room, self.staging = room, staging  # for raw images: bytes for them, and their memory
         self.pixels, self.pixel_room = pixels, pixel_room  # device memory for raw images, and its bytes
         self.lock, self.alive = threading.Lock(), True
         self.ran = ctypes.c_int64(tick())  # time of the last run; the compiled core writes it too
@@ -147,7 +147,7 @@ class Sessions:
         """Returns the session for a batch of n.
 
         stream: makes the stream of a new session. Without a spec, each of its runs has its own device memory.
-        key: tells apart sessions of the same policy. spec: runs have raw images, which take `room` bytes of the
+        key: distinguishes sessions of the same policy. spec: runs have raw images, which take `room` bytes of the
         session's memory and `pixels` bytes of device memory.
         """
         with self.lock:
@@ -160,7 +160,7 @@ class Sessions:
             return session
 
     def open(self) -> Handle:
-        """Returns the model's handle. INVALID_ARGUMENT: the model is closed."""
+        """Returns the model's handle. Raises INVALID_ARGUMENT if the model is closed."""
         if self.model is None:
             raise invalid("the model is closed")
         return self.model
@@ -179,7 +179,7 @@ class Sessions:
             _holding([*(session.lock for session in self), *others], work)
 
     def _forked(self) -> None:
-        """In the child of a fork, drops the sessions that other threads were using."""
+        """Drops, in a forked child, the sessions that other threads of the parent were using."""
         self.lock = threading.RLock()
         for session in self:
             used, session.lock = session.lock.locked(), threading.Lock()

@@ -43,7 +43,7 @@ class InputSlot:
             ...
 
     It keeps the model alive. Only one thread may use a slot at a time, but several may write to the memory that add
-    has returned.
+    returned.
     """
 
     def __init__(
@@ -110,7 +110,9 @@ class InputSlot:
         self._run = new(
             "rvit_run_args", input={"kind": CONSTANTS["RVIT_INPUT_IMAGES"], "data": self._table.ctypes.data}
         )
-        self._n = self._end = self._device_end = 0  # images; where the next one begins, on the host and on the device
+        self._n = self._end = self._device_end = (
+            0  # number of images; offsets of the next one, on the host and on the device
+        )
         self._owners: list[Any] = []  # of memory that copies may still read
         self._pending = False
         self._enqueued = False  # start was not interrupted
@@ -120,21 +122,21 @@ class InputSlot:
         model._others.add(self)
 
     def _forked(self) -> None:
-        """Makes the lock, also in the child of a fork, where no thread would release it."""
+        """Creates the lock, also in a forked child, where no thread would release the parent's."""
         self.lock = threading.Lock()  # held while a batch is enqueued, which Model.update waits for
 
     @property
     def memory(self) -> NDArray[np.uint8]:
-        """All of the memory, uint8 [bytes]; add returns parts of it. Do not touch it between start and finish."""
+        """The whole memory, uint8 [bytes]; add returns parts of it. Do not touch it between start and finish."""
         return self._staging.memory
 
     @property
     def pending(self) -> bool:
-        """Whether a batch was started and not finished."""
+        """Whether a batch was started and is not finished."""
         return self._pending
 
     def __len__(self) -> int:
-        """The number of images that were added."""
+        """The number of added images."""
         return self._n
 
     def add(self, height: int, width: int, format: str = "rgb") -> NDArray[np.uint8]:
@@ -171,17 +173,17 @@ class InputSlot:
         return self._staging.memory[begin:end].reshape(shape)
 
     def add_device_image(self, image: Any) -> None:
-        """Adds an image that lies on the model's CUDA device.
+        """Adds an image in the memory of the model's CUDA device.
 
-        The device copies it to the slot's memory there, behind the work on PyTorch's current stream, for a tensor, or
-        on the stream that an array names. A tensor may be reused at once, in the order of that stream; do not change
-        any other array until finish.
+        The device copies it to the slot's device memory, after the work on PyTorch's current stream for a tensor, or on
+        the stream that an array names. A tensor may be reused immediately on that stream; do not change other arrays
+        until finish.
 
         Args:
             image: uint8 [height, width, 3], as classify takes them.
 
         Raises:
-            RaggedVitError: INVALID_ARGUMENT if the slot is full (device_bytes), or its batch is under way.
+            RaggedVitError: INVALID_ARGUMENT if the slot is full (device_bytes), or its batch is running.
         """
         if self._pending:
             raise invalid("the slot's batch is under way; finish it first")
@@ -205,7 +207,7 @@ class InputSlot:
         self._device_end = rounded(end)
 
     def _next(self, height: int, width: int) -> Any:
-        """Returns the descriptor of one more image."""
+        """Returns the descriptor of the next image."""
         row = self._table[self._n]
         row["height"], row["width"] = height, width
         if self._spec.max_patches:
@@ -220,8 +222,8 @@ class InputSlot:
         """Enqueues the batch, as one transfer and one dispatch. Nothing is copied or allocated, and nothing waits.
 
         Args:
-            errors: As for Model.classify. With "return" an image that cannot be resized fails by itself, and finish
-                says which did.
+            errors: As for Model.classify. With "return" an image that cannot be resized does not affect the others, and
+                its error is in the Result of finish.
         """
         if self._pending:
             raise invalid("the slot's batch is under way; finish it first")
@@ -238,7 +240,7 @@ class InputSlot:
             self._enqueued = True
 
     def _without_unfit(self, failures: Failures) -> bool:
-        """Enqueues the batch with a pixel in place of each image that cannot be resized; False: there is none."""
+        """Enqueues the batch with a pixel in place of each image that cannot be resized; False if there is none."""
         shapes = tuple((int(row["height"]), int(row["width"]), 3) for row in self._table[: self._n])
         unfit, kept, n = self._model._unfit(self._spec, shapes), self._table.copy(), self._n
         try:
@@ -256,7 +258,7 @@ class InputSlot:
     def finish(self) -> Result[NDArray[np.float32]]:
         """Waits for the batch, and returns what Model.classify returns.
 
-        The images stay: start runs them again, clear removes them.
+        The images remain: start runs them again, clear removes them.
         """
         if not self._pending:
             raise invalid("no batch of the slot is under way; start it first")
@@ -284,7 +286,7 @@ class InputSlot:
         )
 
     def abandon(self) -> None:
-        """Waits for a batch under way, and drops its results and the images."""
+        """Waits for a running batch, and drops its results and the images."""
         if self._pending:
             self._lib.raw.rvit_session_wait(self._session)
         self._pending = False
@@ -308,7 +310,7 @@ def double_buffer(
     Args:
         slots: Two or more slots of one model.
         fill: A function that adds the images of the next batch to an empty slot and writes them. It returns whether
-            there was a batch. It runs while the batches of the other slots do.
+            there was a batch. It is called while the batches of the other slots run.
         errors: As for InputSlot.start.
     """
     busy: list[InputSlot] = []

@@ -40,14 +40,14 @@ PIXEL_SIZES = {"rgb": 3, "bgr": 3, "rgba": 4, "gray": 1, "nv12": 1}
 
 Shapes = tuple[tuple[int, ...], ...]
 
-#: The threads that copy images to where the device reads them.
+#: The threads that copy images to memory that the device reads.
 copiers = Threads("raggedvit-copy", 8, others=1)
 
 
 class Copies:
     """Copies batches to the same memory with several threads.
 
-    Copies that are left over because a signal raised end before the next batch begins.
+    If a signal handler raised, remaining copies end before the next batch begins.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ def rounded(size: int) -> int:
 
 
 class Spec(NamedTuple):
-    """How a session prepares raw images. max_patches: if above 0, each image has a grid of at most so many patches."""
+    """How a session prepares raw images. max_patches: if above 0, the maximum number of patches of an image's grid."""
 
     recipe: Recipe
     max_patches: int = 0
@@ -93,14 +93,14 @@ class Spec(NamedTuple):
 
 
 def grid_of(lib: Library, height: int, width: int, patch_size: int, max_patches: int) -> tuple[int, int]:
-    """Returns the lines and columns of patches by the size rule of NaFlex."""
+    """Returns the lines and columns of a patch grid by the size rule of NaFlex."""
     grid, recipe = (ctypes.c_int32 * 2)(), new("rvit_image_recipe", patch_size=patch_size, max_patches=max_patches)
     lib.rvit_image_recipe_grid(ctypes.byref(recipe), height, width, grid)
     return grid[0], grid[1]
 
 
 def table_of(lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes) -> np.ndarray:
-    """Returns the descriptors of RGB images of these shapes, without their addresses."""
+    """Returns descriptors of RGB images of these shapes, without addresses."""
     table = np.zeros(len(shapes), IMAGE)
     table["struct_size"] = IMAGE.itemsize
     table["height"], table["width"] = [shape[0] for shape in shapes], [shape[1] for shape in shapes]
@@ -112,7 +112,7 @@ def table_of(lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes) -> np.nd
 
 
 def room_of(lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes) -> int:
-    """Returns the bytes that images of these shapes and their resize weights take in a session, without its table.
+    """Returns the bytes of images of these shapes and their resize weights, without the descriptors.
 
     The error names the image that cannot be resized.
     """
@@ -139,7 +139,7 @@ class StagingBuffer:
     def plan(
         self, lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes
     ) -> tuple[np.ndarray, list[NDArray[np.uint8]]]:
-        """Returns the descriptors of RGB images that lie one behind another, and the arrays to write them to."""
+        """Returns the descriptors of adjacent RGB images, and the arrays to write them to."""
         found = self._tables.get(shapes)
         if found is None:
             table = table_of(lib, info, spec, shapes)
@@ -201,7 +201,7 @@ def fill(copies: Copies, targets: Sequence[np.ndarray], found: Sequence[np.ndarr
 
 
 def _gather(targets: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> None:
-    """As fill, with the threads of the compiled core, which need no interpreter."""
+    """As fill, with the threads of the compiled core, which do not hold the GIL."""
     _copy_in_pieces(
         (target.__array_interface__["data"][0], image.__array_interface__["data"][0], target.nbytes)
         for target, image in zip(targets, found)
@@ -218,7 +218,7 @@ def _copy_in_pieces(copies: Iterable[tuple[int, int, int]]) -> None:
 
 
 def copy_bytes(to: int, source: int, size: int) -> None:
-    """Copies memory, with several threads if it is large. Memory that was never written is also touched faster so."""
+    """Copies memory, with several threads if it is large, which also makes the first write to new memory faster."""
     if core is None or size < 4 * CHUNK:
         ctypes.memmove(to, source, size)
     else:
@@ -226,7 +226,7 @@ def copy_bytes(to: int, source: int, size: int) -> None:
 
 
 def named(error: RaggedVitError, first: int) -> RaggedVitError:
-    """Returns an error of image i of a run as one of image first + i of the caller's batch."""
+    """Returns an error of image i of a run as an error of image first + i of the caller's batch."""
     head, _, rest = str(error).partition(":")
     word, _, number = head.partition(" ")
     if word != "image" or not number.isdigit():
