@@ -33,7 +33,7 @@ void core_array_type(core_array *array, dl_type dtype)
             array->type = i;
 }
 
-/* Adds dimension i to the number of elements, and to the lowest and highest of them by address. 0: no such dimension. */
+/* Adds dimension i to the number of elements, and to the lowest and highest offset. Returns 0 if the dimension is invalid. */
 static int add_span(const core_array *array, int i, int64_t *count, int64_t *low, int64_t *high)
 {
     int64_t reach = 0;
@@ -122,7 +122,7 @@ int core_check_device(const core_array *array, const core_array *first, core_err
     return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is on %s, %s on %s", array->name, here, first->name, there);
 }
 
-/* Whether the elements lie one after another from dimension `from` on. */
+/* Whether the dimensions from `from` on are contiguous. */
 static int dense(const core_array *array, int from)
 {
     int64_t step = 1;

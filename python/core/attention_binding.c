@@ -4,7 +4,7 @@
 static const char *const names[] = {"qkv", "cu_seqlens", "scale", "max_len", "out", "stream", "k", "v", "key_bias", "lse", "cls_probs"};
 enum { QKV, CU_SEQLENS, SCALE, MAX_LEN, OUT, STREAM, K, V, KEY_BIAS, LSE, CLS_PROBS, N };
 
-/* True: make a new array; False: absent; else an array to write. */
+/* True: create an array; False: absent; else an array to write. */
 static int read_output(core_reader *reader, PyObject **value, const char *name, core_array *out, core_error *error)
 {
     if (*value == Py_False)

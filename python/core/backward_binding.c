@@ -1,4 +1,4 @@
-/* Python binding of attention's gradient, for a PyTorch that is too old for kernels in C. It takes all values, in this order. */
+/* Python binding of attention's gradient, for PyTorch versions without support for kernels in C. All arguments are positional. */
 #include "bindings.h"
 
 static const char *const names[] = {"d_out", "q",           "k",   "v",   "out", "lse",        "cu_seqlens", "key_bias", "cls_probs",

@@ -1,4 +1,4 @@
-/* What all Python bindings share: parsing arguments, raising errors, and passing a call on to the package's Python function. */
+/* Shared by all Python bindings: parsing arguments, raising errors, and calling the package's Python function. */
 #include "bindings.h"
 
 #include <string.h>

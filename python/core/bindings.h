@@ -1,4 +1,4 @@
-/* The part of the module that holds the GIL: it reads arguments, makes tensors and calls back into the package. */
+/* The part of the module that holds the GIL: it reads arguments, creates tensors and calls back into the package. */
 #ifndef RVIT_PYTHON_BINDINGS_H
 #define RVIT_PYTHON_BINDINGS_H
 
@@ -6,23 +6,23 @@
 
 #include "core.h"
 
-/* Objects that the package gives the module: _core.hook("error", RaggedVitError). */
-#define CORE_HOOKS(X)                                                                                        \
-    X(ERROR, "error")                   /* RaggedVitError */                                                 \
-    X(CONTEXT, "context")               /* (CUDA device index) -> CUcontext of PyTorch's, as an int */       \
-    X(DESCRIBED, "described")           /* the class of described arrays: DeviceArray   */                   \
-    X(NUMPY_ARRAY, "numpy_array")       /* numpy.ndarray */                                                  \
-    X(NUMPY_EMPTY, "numpy_empty")       /* numpy.empty */                                                    \
-    X(GRAD_ENABLED, "grad_enabled")     /* torch.is_grad_enabled */                                          \
-    X(FUNCTION_MODES, "function_modes") /* () -> how many PyTorch function modes are active */               \
-    X(DISPATCH_MODES, "dispatch_modes") /* () -> how many PyTorch dispatch modes are active */               \
-    X(TRACING, "tracing")               /* () -> whether torch.jit.trace records */                          \
-    X(FORWARD_AD, "forward_ad")         /* the module torch.autograd.forward_ad */                           \
-    X(HAS_TANGENT, "has_tangent")       /* (a tensor) -> whether it has a tangent */                         \
-    X(IS_NEGATIVE, "is_negative")       /* torch.Tensor.is_neg */                                            \
-    X(CAPTURING, "capturing")           /* () -> whether PyTorch's current stream captures a CUDA graph */   \
-    X(ATTENTION, "attention")           /* the Python function for calls that C passes on: same arguments */ \
-    X(PACK, "pack")                                                                                          \
+/* Objects that the package passes to the module, such as _core.hook("error", RaggedVitError). */
+#define CORE_HOOKS(X)                                                                                      \
+    X(ERROR, "error")                   /* RaggedVitError */                                               \
+    X(CONTEXT, "context")               /* (CUDA device index) -> PyTorch's CUcontext, as an int */        \
+    X(DESCRIBED, "described")           /* the class of described arrays: DeviceArray   */                 \
+    X(NUMPY_ARRAY, "numpy_array")       /* numpy.ndarray */                                                \
+    X(NUMPY_EMPTY, "numpy_empty")       /* numpy.empty */                                                  \
+    X(GRAD_ENABLED, "grad_enabled")     /* torch.is_grad_enabled */                                        \
+    X(FUNCTION_MODES, "function_modes") /* () -> how many PyTorch function modes are active */             \
+    X(DISPATCH_MODES, "dispatch_modes") /* () -> how many PyTorch dispatch modes are active */             \
+    X(TRACING, "tracing")               /* () -> whether torch.jit.trace records */                        \
+    X(FORWARD_AD, "forward_ad")         /* the module torch.autograd.forward_ad */                         \
+    X(HAS_TANGENT, "has_tangent")       /* (a tensor) -> whether it has a tangent */                       \
+    X(IS_NEGATIVE, "is_negative")       /* torch.Tensor.is_neg */                                          \
+    X(CAPTURING, "capturing")           /* () -> whether PyTorch's current stream captures a CUDA graph */ \
+    X(ATTENTION, "attention")           /* the Python function for calls that C does not handle */         \
+    X(PACK, "pack")                                                                                        \
     X(UNPACK, "unpack")
 typedef enum core_hook_id {
 #define X(id, name) CORE_HOOK_##id,
@@ -49,12 +49,11 @@ typedef struct core_reader {
     PyObject *floats[CORE_MAX_ARGUMENTS]; /* tensors of floating point; borrowed */
 } core_reader;
 
-/* Describes a tensor; NULL: the argument is absent. Fails, without a Python exception, on what is no plain tensor of the call's family. */
+/* Describes a tensor; NULL: the argument is absent. Fails, without a Python exception, unless it is a plain tensor of the call's family. */
 int core_read(core_reader *reader, PyObject *value, const char *name, core_array *out, core_error *error);
-/* Once all tensors are read: whether autograd or a mode of PyTorch's wants to know of the call; the stream, unless the caller has passed
- * one. */
+/* After all tensors are read: finds whether autograd or a PyTorch mode must see the call, and the stream if the caller passed none. */
 int core_reader_finish(core_reader *reader, const core_array *first, PyObject *stream, core_error *error);
-/* A new tensor of the family, as described; sets its data. */
+/* Creates a tensor of the family as described, and sets array->data. */
 PyObject *core_new(const core_reader *reader, core_array *array, core_error *error);
 /* _core.tensor_type(type): whether tensors of this exact type can be read from now on. */
 PyObject *core_add_tensor_type(PyObject *module, PyObject *type);
@@ -76,7 +75,7 @@ typedef struct core_signature {
 } core_signature;
 /* values [n]: NULL for an argument that is absent or None. */
 int core_parse(core_signature *signature, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords, PyObject **values);
-/* Computes the call. If it cannot, it passes it on to the package's Python function, raises, or returns NotImplemented. */
+/* Computes the call. If it cannot, it calls the package's Python function, raises, or returns NotImplemented. */
 typedef enum core_or_else { CORE_OR_PASS_ON, CORE_OR_RAISE, CORE_OR_NOT } core_or_else;
 PyObject *core_call(core_signature *signature, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords, core_or_else or_else);
 
@@ -108,8 +107,8 @@ PyObject *core_forward_add(PyObject *module, PyObject *arguments);
 PyObject *core_forward_clear(PyObject *module, PyObject *state);
 PyObject *core_forward(PyObject *module, PyObject *const *arguments, Py_ssize_t n);
 
-/* watch.c. _core.watch(items, types, attributes, tensors): what a patched module's forward was made of; unchanged((watch, ...), own):
-   whether it is as it was. See _modules/watch.py. */
+/* watch.c. _core.watch(items, types, attributes, tensors) records the state of a patched module; unchanged((watch, ...), own) compares it
+   with the current state. See _modules/watch.py. */
 PyObject *core_watch(PyObject *module, PyObject *arguments);
 PyObject *core_unchanged(PyObject *module, PyObject *const *arguments, Py_ssize_t n);
 
@@ -120,12 +119,12 @@ PyObject *core_gather(PyObject *module, PyObject *arguments);
 
 /* torch_ops.c. _core.torch_ops(): registers the kernels of torch.ops.raggedvit that are in C; False: PyTorch is older than 2.10. */
 PyObject *core_torch_ops(PyObject *module, PyObject *unused);
-/* Looks the shim up, once. -1: PyTorch is older than 2.10, or not there. */
+/* Looks up the shim, once. -1: PyTorch is missing or older than 2.10. */
 int core_shim_open(void);
-/* A new tensor, as described, by the shim: its allocation is PyTorch's own, cheaper than DLPack's and known to record_stream. NULL, with
-   no exception: it cannot be made so. */
+/* Creates a tensor as described through the shim. PyTorch allocates it itself, which is faster than DLPack and works with record_stream.
+   Returns NULL without an exception if the shim cannot create it. */
 PyObject *core_shim_new(core_array *array);
-/* _core.take_error(): the status and the sentence that a kernel in C failed with in this thread, since the last call; None: it did not. */
+/* _core.take_error(): the status and message of a kernel in C that failed in this thread since the last call; None if none failed. */
 PyObject *core_take_error(PyObject *module, PyObject *unused);
 
 #endif

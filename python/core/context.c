@@ -34,7 +34,7 @@ static void give_back(void *first)
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int no_key;
 
-/* In the child of a fork: another thread of the parent may have held the lock. */
+/* Runs in a forked child, because another thread of the parent may have held the lock. */
 static void forked(void)
 {
     pthread_mutex_init(&lock, NULL);
@@ -67,7 +67,7 @@ int core_torch_context(int32_t index, uint64_t *out_context, core_error *error)
     return 0;
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static int device_of(int32_t type, uint64_t context, rvit_device **out_device, core_error *error)
 {
     for (int i = 0; i < n_devices; i++)
@@ -100,7 +100,7 @@ static core_context *take_unused(int32_t type, uint64_t context)
     return NULL;
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static core_context *make(int32_t type, uint64_t context, uint64_t stream, core_error *error)
 {
     core_context *ctx = take_unused(type, context);
@@ -127,7 +127,7 @@ static core_context *make(int32_t type, uint64_t context, uint64_t stream, core_
     return ctx;
 }
 
-/* Finds or makes the context of this thread and moves it to the head of the list. */
+/* Finds or creates the context of this thread and moves it to the head of the list. */
 static core_context *find(int32_t type, uint64_t context, uint64_t stream, core_error *error)
 {
     core_context **at = &contexts;
@@ -163,7 +163,7 @@ core_context *core_context_get(const core_array *first, const core_where *where,
     if (ctx == NULL || type == DL_CPU || ctx->cu_stream == where->stream)
         return ctx;
     rvit_status status = RVIT_OK;
-    if (ctx->dirty) /* the next stream would use working memory that this one still uses */
+    if (ctx->dirty) /* the next stream would use working memory that the previous one still uses */
         status = rv.rvit_stream_synchronize(ctx->stream);
     if (status == RVIT_OK)
         status = rv.rvit_stream_set(ctx->stream, (void *)(uintptr_t)where->stream);
@@ -196,7 +196,7 @@ int core_view(core_context *ctx, int slot, const core_array *array, int64_t size
         *out_view = (rvit_view){ctx->buffers[0], 0};
         return 0;
     }
-    /* A buffer begins at a multiple of 16. The op checks whether its argument must. */
+    /* A buffer must begin at a multiple of 16, the array need not: the op checks its alignment. */
     const uint64_t offset = array->data % 16, address = array->data - offset;
     rvit_buffer **const buffer = &ctx->buffers[slot];
     void *const memory = (void *)(uintptr_t)address;

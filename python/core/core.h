@@ -24,11 +24,11 @@ typedef struct core_error {
 
 /* Returns -1. */
 int core_fail(core_error *error, rvit_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* 0, or -1 with what a failed call of the library says. */
+/* Returns 0, or -1 with the message of a failed call of the library. */
 int core_checked(core_error *error, rvit_status status);
 
-/* The library's functions, looked up in the file that the package has opened: the process then holds one copy of the library. Linking the
-   module against it would load a second one wherever RAGGEDVIT_LIBRARY names another file. */
+/* The library's functions, looked up in the file that the package has opened, so that the process loads one copy of the library. Linking
+   the module to it would load a second copy if RAGGEDVIT_LIBRARY names another file. */
 #define CORE_FUNCTIONS(X)                \
     X(rvit_status_detail)                \
     X(rvit_device_create)                \
@@ -96,11 +96,11 @@ const char *core_shown(const core_array *array, char text[160]);
 /* Sets type and dtype. */
 void core_array_type(core_array *array, dl_type dtype);
 dl_type core_dl_type(int type);
-/* Sets ndim, shape and step of an array whose name, type and data are set, and checks all of them. Every reader of a foreign struct ends
-   here: what has passed lies in memory, at a multiple of its element size, and sums and products of its numbers do not overflow.
+/* Sets ndim, shape and step of an array with name, type and data already set, and checks all of them. Every reader of a foreign struct
+   calls this. An accepted array is in memory, at a multiple of its element size, and sums and products of its numbers do not overflow.
    steps NULL: contiguous. */
 int core_array_lay(core_array *array, int64_t ndim, const int64_t *shape, const int64_t *steps, int in_bytes, core_error *error);
-/* A new array, contiguous and without memory, on the device of another. */
+/* Describes a new contiguous array without memory, on the device of `like`. */
 void core_describe(core_array *out, const char *name, const core_array *like, int type, int32_t ndim, const int64_t *shape);
 
 /* Checks of arrays, each with its error message. core_check_device and core_check_floats accept an absent array. */
@@ -109,24 +109,24 @@ int core_check_device(const core_array *array, const core_array *first, core_err
 int core_check_ints(const core_array *array, const char *expected, core_error *error);
 /* f32 [n] or [n, m], contiguous. m 0: one dimension. */
 int core_check_floats(const core_array *array, int64_t n, int64_t m, core_error *error);
-/* The elements of a row, which follow each other from dimension `from` on; -1: they do not. */
+/* Returns the number of elements of a row; -1 if the dimensions from `from` on are not contiguous. */
 int64_t core_row_width(const core_array *array, int from);
-/* The step from row to row, checked to be `width` or more; rows of one row have any. */
+/* Checks that the step from row to row is at least `width`; with a single row any step is accepted. */
 int core_row_step(const core_array *array, int64_t width, int64_t *out_step, core_error *error);
 /* Bytes from the first element to the last one. */
 int64_t core_span(const core_array *array);
-/* cu_seqlens in host memory: checks it; max_len below 0 becomes the longest. */
+/* Checks cu_seqlens in host memory; a max_len below 0 becomes the longest length. */
 int core_check_lengths(const core_array *cu_seqlens, int64_t *max_len, int64_t rows, core_error *error);
 
 /* context.c. A thread's execution context on a device: a stream, and a wrapped buffer for each argument, which each call points at its
-   arrays. Contexts outlive their thread and serve the next one: nothing is destroyed while the process runs. */
+   arrays. Later threads reuse the contexts of threads that ended; nothing is destroyed while the process runs. */
 enum { CORE_SLOTS = 16 };
 typedef struct core_context {
     int32_t device_type;
     uint64_t context; /* CUDA: the CUcontext */
     rvit_stream *stream;
     uint64_t cu_stream;
-    int32_t dirty; /* the stream's own working memory was used since it was last waited for */
+    int32_t dirty; /* the stream's own working memory was used since the last wait for the stream */
     rvit_device *device;
     rvit_buffer *buffers[CORE_SLOTS];
     struct {
@@ -136,7 +136,7 @@ typedef struct core_context {
     struct core_context *next;
 } core_context;
 
-/* Where a call runs. context 0: PyTorch's, of the arrays' device. */
+/* The CUDA context and stream of a call. context 0: PyTorch's context of the arrays' device. */
 typedef struct core_where {
     uint64_t context, stream;
 } core_where;
@@ -149,7 +149,7 @@ int core_view(core_context *ctx, int slot, const core_array *array, int64_t size
 int core_context_workspace(core_context *ctx, uint64_t address, int64_t size, core_error *error);
 /* The stream of the context that this thread used last, or NULL. */
 rvit_stream *core_context_last(void);
-/* The CUcontext of PyTorch's device `index`, asked for in Python with the GIL taken. */
+/* Gets the CUcontext of PyTorch's device `index` by a Python call; takes the GIL. */
 int core_torch_context(int32_t index, uint64_t *out_context, core_error *error);
 
 /* attention.c. */
@@ -165,12 +165,12 @@ typedef struct core_attention {
 
 /* Checks the inputs. */
 int core_attention_prepare(core_attention *call, core_error *error);
-/* The shape of out (of rows, heads, head_dim) and of lse and cls_probs, described as new arrays without memory. */
+/* Describes out (with rows, heads, head_dim), lse and cls_probs as new arrays without memory. */
 void core_attention_describe_out(const core_attention *call, core_array *out);
 void core_attention_describe_probs(const core_attention *call, const char *name, core_array *probs);
 /* Checks the outputs and enqueues. */
 int core_attention_run(core_attention *call, core_error *error);
-/* The library's args, of a call whose outputs are set. They use the context's first buffers. */
+/* Fills in the library's args for a call with outputs set. They use the context's first buffers. */
 enum { CORE_ATTENTION_SLOTS = 8 };
 int core_attention_args(core_attention *call, core_context *ctx, rvit_attention_args *args, core_error *error);
 
@@ -182,7 +182,7 @@ typedef struct core_backward {
     core_array d_key_bias, workspace;
 } core_backward;
 
-/* Checks everything but the outputs, which it describes: d_q, d_k, d_v, workspace, and d_key_bias if it is wanted. */
+/* Checks all inputs and describes the outputs: d_q, d_k, d_v, workspace, and d_key_bias if requested. */
 int core_backward_prepare(core_backward *call, int wants_key_bias, core_error *error);
 /* Enqueues. The outputs have memory. */
 int core_backward_run(core_backward *call, core_error *error);

@@ -39,7 +39,7 @@ typedef struct dl_managed {
     dl_tensor tensor;
 } dl_managed;
 
-/* What a tensor type holds as __dlpack_c_exchange_api__, in a capsule "dlpack_exchange_api". Functions return 0, or another number with a
+/* The struct in a tensor type's __dlpack_c_exchange_api__, a capsule "dlpack_exchange_api". Functions return 0, or another number with a
    Python exception set (allocate: after a call of set_error). */
 typedef struct dl_exchange_header {
     dl_version version;

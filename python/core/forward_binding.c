@@ -1,4 +1,4 @@
-/* Runs a recorded session on CUDA tensors: raggedvit.Prepared calls it once a batch size has been met on a stream. */
+/* Runs a recorded session on CUDA tensors. raggedvit.Prepared calls it after the first batch of a size on a stream. */
 #include "bindings.h"
 
 #include <stdlib.h>
@@ -9,13 +9,13 @@ enum { MAX_PLANS = 32 };
 
 /* A session for batches of n on a stream. */
 typedef struct plan {
-    PyObject *owner;  /* keeps alive what the other fields point to */
+    PyObject *owner;  /* keeps the objects of the other fields alive */
     PyObject *locked; /* () -> whether the package uses the session now */
     uint64_t stream;
     int64_t n;
     rvit_session *session;
     rvit_buffer *images, *logits; /* wrapped; each run points them at its tensors */
-    int64_t *ran;                 /* when it last ran, in nanoseconds of CLOCK_MONOTONIC */
+    int64_t *ran;                 /* time of its last run, in nanoseconds of CLOCK_MONOTONIC */
 } plan;
 
 typedef struct forward_state {
@@ -148,7 +148,7 @@ static int says_no(PyObject *question)
     return is_false;
 }
 
-/* One graph cannot be captured into another. */
+/* A graph cannot be captured into another one. */
 static int capturing(void)
 {
     return !says_no(core_hook(CORE_HOOK_CAPTURING));
@@ -174,8 +174,8 @@ static int enqueue(const plan *p, const core_array *images, const core_array *lo
     return 0;
 }
 
-/* forward(state, images): the logits, or None for what the package's own code must look at. The GIL is held: a session takes one call at a
-   time. */
+/* forward(state, images): returns the logits, or None if the package's Python code must handle the call. Holds the GIL, because a session
+   takes one call at a time. */
 PyObject *core_forward(PyObject *module, PyObject *const *arguments, Py_ssize_t n)
 {
     (void)module;
@@ -199,7 +199,7 @@ PyObject *core_forward(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     PyObject *const result = core_new(&reader, &logits, &error);
     if (result == NULL)
         return core_raise(&error);
-    /* New objects may start Python's garbage collection, and that other threads: the plan may be gone, or its session in use. */
+    /* Creating objects may start garbage collection and let other threads run: the plan may be gone, or its session in use. */
     p = plan_for(state, reader.where.stream, images.shape[0]);
     if (p == NULL || !says_no(p->locked)) {
         Py_DECREF(result);

@@ -26,23 +26,23 @@ static PyMethodDef methods[] = {
     {"attention", FAST(core_bind_attention),
      PyDoc_STR("attention($module, qkv, cu_seqlens, scale=None, max_len=None, out=None, *, stream=None, k=None,\n"
                "          v=None, key_bias=None, lse=False, cls_probs=False)\n--\n\n"
-               "Bidirectional attention of every sequence of a ragged batch with itself.\n\n"
+               "Bidirectional self-attention of every sequence of a ragged batch.\n\n"
                "qkv: [rows, 3, heads, head_dim]; or q, with k and v, each [rows, heads, head_dim]: float32, float16 or\n"
-               "bfloat16. cu_seqlens: int32 [n + 1]; sequence i is rows cu_seqlens[i] .. cu_seqlens[i + 1] - 1. scale: of\n"
-               "the logits; None: 1 / sqrt(head_dim). max_len: no sequence is longer; None: the longest, or on CUDA the\n"
-               "number of rows. out: [rows, heads, head_dim]; None: a new one, undefined past the last sequence.\n"
+               "bfloat16. cu_seqlens: int32 [n + 1]; sequence i is rows cu_seqlens[i] .. cu_seqlens[i + 1] - 1. scale:\n"
+               "factor of the logits; None: 1 / sqrt(head_dim). max_len: upper bound of the lengths; None: the longest, or\n"
+               "on CUDA the number of rows. out: [rows, heads, head_dim]; None: a new one, undefined past the last sequence.\n"
                "stream: a CUstream as an int. key_bias: float32 [rows], added to the logits of each key. lse, cls_probs:\n"
-               "True, or a float32 [rows, heads] to write: the logarithm of each softmax's denominator; the softmax row of\n"
-               "each sequence's first token. With either the result is (out, lse, cls_probs).\n\n"
-               "Takes PyTorch tensors, which get gradients where they require grad, numpy arrays, and CUDA arrays with\n"
+               "True, or a float32 [rows, heads] array to write: the logarithm of each softmax's denominator; the softmax\n"
+               "row of each sequence's first token. With either the result is (out, lse, cls_probs).\n\n"
+               "Takes PyTorch tensors, which get gradients if they require grad, numpy arrays, and CUDA arrays with\n"
                "__cuda_array_interface__ or DLPack. Raises RaggedVitError.")},
     {"pack", FAST(core_bind_pack),
      PyDoc_STR("pack($module, x, src_rows, cu_seqlens=None, out=None, *, stream=None)\n--\n\n"
-               "Rows of a batch: out[t] = x[src_rows[t]].")},
+               "Copies rows of a batch: out[t] = x[src_rows[t]].")},
     {"unpack", FAST(core_bind_unpack),
      PyDoc_STR("unpack($module, x, src_rows, cu_seqlens=None, rows=None, fill=0.0, base=None, out=None, *,\n"
                "       stream=None)\n--\n\n"
-               "The inverse of pack: out[src_rows[t]] = x[t]; every other row is that of base, or fill.")},
+               "The inverse of pack: out[src_rows[t]] = x[t]; every other row is copied from base, or is fill.")},
     {"try_attention", FAST(core_try_attention), NULL},
     {"strict_attention", FAST(core_strict_attention), NULL},
     {"try_pack", FAST(core_try_pack), NULL},

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* NumPy's array interface (the C struct behind __array_struct__), as its manual gives it. */
+/* NumPy's array interface (the C struct of __array_struct__), as its manual documents it. */
 typedef struct numpy_interface {
     int two, ndim;
     char kind;
@@ -157,7 +157,7 @@ static int described_type(PyObject *value)
     return type;
 }
 
-/* Returns the number of entries; -1: it is no tuple of int64. */
+/* Returns the number of entries; -1 if the attribute is not a tuple of int64. */
 static int read_sizes(PyObject *value, const char *name, int64_t *out)
 {
     PyObject *const sizes = PyObject_GetAttrString(value, name);
@@ -226,7 +226,7 @@ static long called(core_hook_id id)
     return number;
 }
 
-/* Whether forward-mode differentiation follows a tensor. Within a level of it each tensor is asked. */
+/* Whether forward-mode differentiation follows a tensor. Tensors are checked only within a level of it. */
 static int has_tangent(const core_reader *reader)
 {
     PyObject *const module = core_hook(CORE_HOOK_FORWARD_AD), *const level = module == NULL ? NULL : PyObject_GetAttr(module, text_level);

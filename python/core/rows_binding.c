@@ -5,7 +5,7 @@
 
 enum { SLOT_CU, SLOT_ROWS, SLOT_X, SLOT_OUT, SLOT_BASE };
 
-/* What pack and unpack have in common. */
+/* A call of pack or unpack. */
 typedef struct rows_call {
     core_array x, src_rows, cu_seqlens, base, out;
     core_where where;
@@ -78,7 +78,7 @@ static int check_out(const rows_call *call, int64_t rows, const core_array *out,
     return whole_rows(out, call->width, error);
 }
 
-/* Checks the caller's output, or makes a new one. */
+/* Checks the caller's output, or creates one. */
 static PyObject *output(const core_reader *reader, rows_call *call, PyObject *given, int64_t rows, core_error *error)
 {
     if (given == NULL) {
@@ -165,7 +165,7 @@ static int run_unpack(rows_call *call, core_error *error)
     return core_checked(error, rv.rvit_unpack(ctx->stream, &args));
 }
 
-/* Runs the call into its output, in host memory without the GIL. Returns NULL if there is no output, or the call failed. */
+/* Runs the call, without the GIL if it is in host memory. Returns NULL if there is no output, or the call failed. */
 static PyObject *finish(rows_call *call, PyObject *out, core_error *error)
 {
     int failed;
@@ -203,7 +203,7 @@ static PyObject *pack_body(PyObject *const *values, core_error *error)
 static const char *const unpack_names[] = {"x", "src_rows", "cu_seqlens", "rows", "fill", "base", "out", "stream"};
 enum { X, SRC_ROWS, CU_SEQLENS, ROWS, FILL, BASE, OUT, STREAM };
 
-/* The number of rows of the result: the argument, or that of base or out. */
+/* The number of rows of the result: the argument, or that of base or out if it is absent. */
 static int unpacked_rows(const rows_call *call, int64_t *rows, core_error *error)
 {
     const core_array *const like = core_is_present(&call->base) ? &call->base : &call->out;

@@ -1,4 +1,4 @@
-/* Python binding of raggedvit.select. The package passes all values, in this order; for an output of None it makes a new one. */
+/* Python binding of raggedvit.select. The package passes all arguments by position; an output of None is created here. */
 #include "bindings.h"
 
 #include <math.h>
@@ -101,7 +101,7 @@ static int check_int_count(const core_array *array, int64_t n, core_error *error
     return 0;
 }
 
-/* [rows, ...] of a floating point type; contiguous, or rows apart if stride. */
+/* [rows, ...] of a floating point type; contiguous, or with any row stride if `stride` is set. */
 static int check_rows(const core_array *array, int64_t rows, int64_t *stride, core_error *error)
 {
     char text[160];
@@ -168,7 +168,7 @@ static int check_outputs(select_call *call, const rvit_select_args *args, core_e
     return check_int_count(at(call, A_ERROR), 1, error);
 }
 
-/* Values that are absent follow from the arrays. */
+/* Derives absent values from the arrays. */
 static void infer_sizes(select_call *call)
 {
     static const int with_rows[] = {A_SCORES, A_X, A_CLS_PROBS, A_MASK, A_FUSE_X};
@@ -232,7 +232,7 @@ static int run(select_call *call, rvit_select_args *args, const core_array *work
     return core_checked(error, rv.rvit_select(ctx->stream, args));
 }
 
-/* Makes the outputs that are absent. */
+/* Creates the absent outputs. */
 static int make_outputs(const core_reader *reader, select_call *call, const rvit_select_args *args, PyObject **outputs, core_error *error)
 {
     static const struct {
@@ -264,7 +264,7 @@ static int check_error(const core_array *reported, core_error *error)
 
 static int enqueue(const core_reader *reader, select_call *call, rvit_select_args *args, core_error *error)
 {
-    /* On a CUDA device the framework provides working memory, which works inside a graph capture and on any stream. */
+    /* On CUDA the framework allocates the working memory, which also works inside a graph capture and on any stream. */
     const int provides = reader->family == CORE_TORCH && call->cu_seqlens.device_type == DL_CUDA;
     const int64_t size = provides ? rv.rvit_cuda_workspace_size(args->n_images, args->rows) : 0;
     PyObject *owner = NULL;

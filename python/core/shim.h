@@ -1,12 +1,12 @@
 /* The functions of PyTorch's stable C shim (2.10 and later) that the module uses, declared as PyTorch documents them and looked up in the
-   process's PyTorch. Those that return an int return 0, or print why not to stderr. */
+   process's PyTorch. Functions that return an int return 0, or print the reason of a failure to stderr. */
 #ifndef RVIT_PYTHON_SHIM_H
 #define RVIT_PYTHON_SHIM_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct shim_tensor shim_tensor;   /* a handle; whoever gets one deletes it */
+typedef struct shim_tensor shim_tensor;   /* a handle, which its receiver deletes */
 typedef struct shim_library shim_library; /* registrations */
 typedef uint64_t shim_value;              /* an argument or a result of a kernel */
 typedef void shim_kernel(shim_value *stack, uint64_t n_arguments, uint64_t n_results);
@@ -46,8 +46,8 @@ typedef struct shim_table {
 #undef X
     /* In PyTorch's CUDA library; NULL in a build for the CPU. */
     int (*aoti_torch_get_current_cuda_stream)(int32_t device_index, void **out);
-    /* A new Python object for a tensor, with the GIL. Not of the shim: what every extension of PyTorch's links, under the name that C++
-       gives `PyObject *THPVariable_Wrap(const at::TensorBase &)`; NULL where that name is not found. A handle is an at::Tensor *. */
+    /* Creates a Python object for a tensor, with the GIL. It is not part of the shim but `PyObject *THPVariable_Wrap(const at::TensorBase
+       &)`, which every PyTorch extension links, looked up by its C++ name; NULL if not found. A handle is an at::Tensor *. */
     void *(*wrap)(const shim_tensor *tensor);
     /* C++'s operator delete: an optional argument that is present is a pointer to its value, which the kernel deletes. */
     void (*operator_delete)(void *memory);

@@ -1,5 +1,5 @@
 /* Transfers batches from the host to the device: several threads copy a batch to pinned memory in chunks, and the caller enqueues the
-   device's copy of each chunk as soon as it and those before it are there. Images are copied by the same threads, piece by piece. */
+   device's copy of each chunk as soon as it and all earlier ones are there. The same threads copy images, piece by piece. */
 #include "bindings.h"
 
 #include <pthread.h>
@@ -16,19 +16,18 @@ typedef struct piece {
     uint64_t to, from, size;
 } piece;
 
-/* One batch. Of several devices the batches meet in the list of jobs alone, twice each: chunks are taken and waited for without its lock.
- */
+/* One batch. A job takes the lock of the list only to begin and to end, so batches of several devices hardly delay each other. */
 typedef struct job {
     char *to;
     const char *from;
-    const piece *pieces; /* NULL: chunks follow each other in to and from */
+    const piece *pieces; /* NULL: chunks are adjacent in to and from */
     int64_t size, chunk, n_chunks;
-    atomic_llong next;    /* those before it are taken; it may go past n_chunks */
-    pthread_mutex_t lock; /* of `done`: the chunks that are copied, n_done of them */
+    atomic_llong next;    /* the next chunk to take; it may exceed n_chunks */
+    pthread_mutex_t lock; /* of `done` and n_done: which chunks are copied, and how many */
     pthread_cond_t copied;
     int64_t n_done;
     uint8_t done[MAX_CHUNKS];
-    struct job *behind; /* this and the rest under the lock of the list */
+    struct job *behind; /* this and the following fields are under the lock of the list */
     int workers;        /* that work on it */
     pthread_cond_t left;
 } job;
@@ -38,7 +37,7 @@ static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
 static job *jobs;
 static pid_t owner; /* the process that has the workers */
 
-/* Copies the job's next chunk; 0: all are taken. */
+/* Copies the job's next chunk; returns 0 if all are taken. */
 static int copy_next(job *work)
 {
     const int64_t index = atomic_fetch_add(&work->next, 1), at = index * work->chunk;
@@ -81,7 +80,7 @@ static void *worker(void *unused)
     return NULL;
 }
 
-/* As many workers as leave a processor to the caller. Those of a process do not come along when it forks. The list's lock is held. */
+/* Starts workers, and leaves one processor to the caller. A forked child has none of its parent's. The list's lock is held. */
 static void start_workers(void)
 {
     cpu_set_t usable;
@@ -113,7 +112,7 @@ static void watch_forks(void)
     (void)pthread_atfork(NULL, NULL, forked);
 }
 
-/* Hands the job to the workers and returns whether it did; the caller copies a single chunk itself. */
+/* Gives the job to the workers and returns whether it did; the caller copies a single chunk itself. */
 static int begin(job *work)
 {
     pthread_mutex_init(&work->lock, NULL);
@@ -134,7 +133,7 @@ static int begin(job *work)
     return 1;
 }
 
-/* Ends a job that is done. handed: what begin returned. */
+/* Ends a finished job. handed: the result of begin. */
 static void end(job *work, int handed)
 {
     if (handed) {
@@ -165,7 +164,7 @@ static void gather(job *work)
     end(work, handed);
 }
 
-/* The first chunk from `sent` on that is not copied; waits for one to be if there is none to take. */
+/* Returns the first chunk from `sent` on that is not copied. Copies a chunk first or, if all are taken, waits for chunk `sent`. */
 static int64_t copied_until(job *work, int64_t sent)
 {
     const int any = copy_next(work);
@@ -179,7 +178,7 @@ static int64_t copied_until(job *work, int64_t sent)
     return stop;
 }
 
-/* Copies all of the job, and has `stream` copy it on from `args`' source to its destination. */
+/* Copies the job, and enqueues the copies of its chunks from `args`' source to its destination on `stream`. */
 static rvit_status stage(job *work, rvit_stream *stream, rvit_copy_args *args)
 {
     rvit_status status = RVIT_OK;
@@ -191,7 +190,7 @@ static rvit_status stage(job *work, rvit_stream *stream, rvit_copy_args *args)
             continue;
         args->source.offset = args->destination.offset = base + sent * work->chunk;
         args->size = (stop == work->n_chunks ? work->size : stop * work->chunk) - sent * work->chunk;
-        if (status == RVIT_OK) /* else only wait for what the workers still copy */
+        if (status == RVIT_OK) /* else only wait for the workers */
             status = rv.rvit_copy(stream, args);
         sent = stop;
     }

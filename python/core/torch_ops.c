@@ -1,5 +1,5 @@
-/* Kernels of torch.ops.raggedvit in C, registered through PyTorch's stable shim. The dispatcher calls them without the GIL; compiled with
-   -fexceptions, because a failure is thrown through them as C++ throws. _torch/operators.py has the schemas. */
+/* Kernels of torch.ops.raggedvit in C, registered through PyTorch's stable shim. The dispatcher calls them without the GIL.
+   The file is compiled with -fexceptions, because C++ exceptions pass through it. _torch/operators.py has the schemas. */
 #include <dlfcn.h>
 #include <string.h>
 
@@ -11,14 +11,14 @@ static struct {
     int32_t cpu, cuda, types[CORE_OTHER];
 } numbers; /* PyTorch's */
 
-/* A kernel's call: the handles of its arguments, which it deletes at its end. */
+/* A kernel's call: the handles that it deletes at its end, such as those of its arguments. */
 typedef struct kernel_call {
     shim_tensor *owned[16];
     int n_owned;
     core_error error;
 } kernel_call;
 
-/* What the last kernel of this thread failed with, for the exception that Python sees (core_take_error). */
+/* The error of the last failed kernel of this thread, for the exception in Python (core_take_error). */
 static __thread core_error last_error;
 
 static int look_up(void);
@@ -31,7 +31,7 @@ static int dtype_of(int32_t number)
     return CORE_OTHER;
 }
 
-/* Name of a type that no array here may have, for error messages. */
+/* Name of an unsupported type, for error messages. */
 static dl_type other_type(int32_t number)
 {
     if (number == shim.aoti_torch_dtype_int64())
@@ -99,7 +99,7 @@ static void read_scale(shim_value argument, core_attention *out, int *wrong)
     }
 }
 
-/* Reads both optional numbers in any case: they are memory to be freed. */
+/* Reads both optional numbers even after an error, because reading frees their memory. */
 static int read_numbers(kernel_call *call, shim_value scale, shim_value max_len, core_attention *out)
 {
     shim_value value;
@@ -130,14 +130,14 @@ static int find_stream(kernel_call *call, core_attention *forward)
     return 0;
 }
 
-/* 0, or what PyTorch fails with. */
+/* Returns 0, or PyTorch's error code. */
 static int make_empty(const core_array *array, shim_tensor **out)
 {
     return shim.aoti_torch_empty_strided(array->ndim, array->shape, array->step, numbers.types[array->type],
                                          array->device_type == DL_CPU ? numbers.cpu : numbers.cuda, array->device, out);
 }
 
-/* A new tensor, as described; its handle goes to the caller. zero: of zeros. */
+/* Creates a tensor as described and returns its handle. zero: fills it with zeros. */
 static shim_tensor *make(kernel_call *call, core_array *array, int zero)
 {
     shim_tensor *tensor = NULL;
@@ -155,7 +155,7 @@ static shim_tensor *make(kernel_call *call, core_array *array, int zero)
     return tensor;
 }
 
-/* Whether rows may lie past the last image: on the CPU the host can tell. */
+/* Whether there may be rows past the last image. Only on the CPU can the host read this. */
 static int has_padding_rows(const core_attention *forward)
 {
     if (forward->q.device_type != DL_CPU)
@@ -180,7 +180,7 @@ static void finish(kernel_call *call, int failed, shim_value *stack, shim_tensor
     }
 }
 
-/* Stand for arrays that are absent. */
+/* Marks optional arrays as absent. */
 static void no_extras(core_attention *forward)
 {
     forward->k.device_type = forward->v.device_type = forward->key_bias.device_type = 0;
@@ -208,7 +208,7 @@ static void attention_kernel(shim_value *stack, uint64_t n_arguments, uint64_t n
     finish(&call, failed, stack, &out, 1);
 }
 
-/* Pushes a result; an absent one has no elements. */
+/* Creates a result; an absent one has no elements. */
 static shim_tensor *make_result(kernel_call *call, const core_attention *forward, core_array *array, const char *name, int type, int zero)
 {
     core_array none;

@@ -1,18 +1,18 @@
-/* Tells whether a patched module is as it was when its forward was recorded: see Watch in _modules/watch.py. */
+/* Compares a patched module with its state when its forward was recorded: see Watch in _modules/watch.py. */
 #include "bindings.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A tensor's memory, how it is read, and PyTorch's count of changes in place. */
+/* A tensor's memory, its layout, and PyTorch's count of in-place changes. */
 typedef struct mark {
     PyObject *object;
-    int64_t version; /* -1: it has none, as tensors of inference mode */
+    int64_t version; /* -1: none, as for inference tensors */
     dl_tensor tensor;
     int64_t shape[CORE_MAX_DIMS], strides[CORE_MAX_DIMS];
 } mark;
 
-/* All objects are borrowed from tuples that the package keeps beside the capsule, where the garbage collector sees them. */
+/* All objects are borrowed from tuples that the package keeps alive together with the capsule, visible to the garbage collector. */
 typedef struct watch {
     Py_ssize_t n_items, n_types, n_attributes, n_marks;
     PyObject **items, **types, **attributes;
@@ -42,7 +42,7 @@ static PyObject **borrow(PyObject *tuple, Py_ssize_t *out_n)
     return objects;
 }
 
-/* Reads the present state of a tensor. Returns -1, without an exception, for a kind that cannot be read. */
+/* Reads the current state of a tensor. Returns -1, without an exception, for a kind that cannot be read. */
 static int look(PyObject *object, PyObject *version_name, dl_tensor *out_tensor, int64_t *out_version)
 {
     const dl_exchange *const exchange = core_exchange_of(object);
@@ -110,7 +110,7 @@ PyObject *core_watch(PyObject *module, PyObject *arguments)
     return capsule;
 }
 
-/* items: a dict, its keys and values, None; the next dict ...; None for a dict: `own`; Ellipsis for a value: any. */
+/* items: a dict, its keys and values, None; the next dict ... A dict of None means `own`; Ellipsis accepts any value. */
 static int same_items(const watch *w, PyObject *own)
 {
     PyObject *const *item = w->items, *const *const end = item + w->n_items;
