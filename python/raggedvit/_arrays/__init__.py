@@ -1,1 +1,1 @@
-"""Arrays of any library as the compiled core takes them, and the ops on arrays that are not PyTorch's."""
+"""Describes arrays of any library for the compiled core, and runs the ops on arrays that are not PyTorch's."""

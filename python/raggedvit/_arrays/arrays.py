@@ -84,7 +84,7 @@ def host_array(argument: str, value: Any) -> np.ndarray:
         array = value.numpy() if is_torch(value) else np.asarray(value)
     except MemoryError:
         raise
-    except Exception as error:  # also of the value's own __array__
+    except Exception as error:  # including errors of the value's own __array__
         raise invalid(f"{argument} cannot be read as an array: {reason(error)}") from error
     if array.ndim == 0 and array.dtype.kind not in "biuf":
         raise invalid(f"{argument}: {shown(value)} is given; expected an array")
@@ -129,7 +129,7 @@ def _memory(array: Any) -> np.ndarray:
     if not is_torch(array):
         return array  # type: ignore[no-any-return]
     torch, array = sys.modules["torch"], array.detach()
-    size = array.element_size()  # numpy lacks bfloat16 and other types
+    size = array.element_size()  # numpy has no bfloat16 or float8
     return array.numpy() if size > 2 else array.view(torch.int16 if size == 2 else torch.uint8).numpy()  # type: ignore[no-any-return]
 
 
@@ -154,12 +154,12 @@ def refuse_shared(outputs: dict[str, Any]) -> None:
 def _shares(a: np.ndarray, b: np.ndarray) -> bool:
     try:
         return bool(np.shares_memory(a, b, max_work=10000))
-    except Exception:  # numpy has no answer after so many steps
+    except Exception:  # numpy gives up after so many steps
         return True
 
 
 def on_cuda(array: Any) -> bool:
-    """Whether an array lies in the memory of a CUDA device."""
+    """Whether an array is in the memory of a CUDA device."""
     if is_torch(array):
         return bool(array.is_cuda)
     if isinstance(array, type):
@@ -169,12 +169,12 @@ def on_cuda(array: Any) -> bool:
             return True
         device = getattr(array, "__dlpack_device__", None)
         return device is not None and int(device()[0]) in (DLPACK_CUDA, DLPACK_CUDA_MANAGED)
-    except Exception as error:  # of the array's own code
+    except Exception as error:  # raised by the array's own code
         raise invalid(f"a {type(array).__name__} does not say where it lies: {reason(error)}") from error
 
 
 def device_array(array: Any, argument: str, stream: int | None = None) -> DeviceArray:
-    """Describes a CUDA array. stream: will use it; the exporter of a DLPack capsule orders its work before."""
+    """Describes a CUDA array. stream: the stream that will use it, which a DLPack exporter makes wait for its work."""
     found = _device_array(array, argument, stream)
     if found.dtype not in ELEMENTS:
         raise invalid(f"{argument} is {found.dtype}; expected one of {', '.join(ELEMENTS)}")
@@ -191,7 +191,7 @@ def _device_array(array: Any, argument: str, stream: int | None) -> DeviceArray:
         return from_interface(interface, array, argument)
     try:
         capsule = array.__dlpack__(stream=stream or 1)
-    except Exception as error:  # of the exporter's code
+    except Exception as error:  # raised by the exporter's code
         raise invalid(f"{argument} gives no DLPack capsule: {reason(error)}") from error
     return from_dlpack(capsule, argument)
 
@@ -211,7 +211,7 @@ def tensor_array(tensor: Any) -> DeviceArray:
 
 
 def on_stream(arrays: list[DeviceArray], stream: int | None) -> None:
-    """Sets the stream, and this thread's context, for arrays that are not PyTorch's. The first array holds them."""
+    """Sets the stream and this thread's context on the first array, for arrays that are not PyTorch's."""
     arrays[0].stream = arrays[0].stream or 0 if stream is None else stream
     arrays[0].context = current_context()
 

@@ -41,7 +41,7 @@ _opened = False
 
 
 def ready() -> Any:
-    """Returns the core, after it has looked up the library's functions."""
+    """Returns the core, which looks up the library's functions on the first call."""
     global _opened
     if not _opened:
         if core is None:
@@ -50,7 +50,7 @@ def ready() -> Any:
                 "the package has no compiled core (raggedvit/_core.abi3.so): build the target "
                 "raggedvit_python_core, or install a wheel",
             )
-        core.open(library().raw._handle)  # a handle of dlopen, so that the process holds one copy of the library
+        core.open(library().raw._handle)  # by handle, so that the process loads one copy of the library
         _opened = True
     return core
 

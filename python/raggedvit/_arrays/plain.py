@@ -1,7 +1,7 @@
-"""Attention, pack, unpack and select of arrays that are not PyTorch's.
+"""Attention, pack, unpack and select on arrays that are not PyTorch's.
 
-The library's CPU device computes numpy arrays; CUDA arrays of other libraries are used in place. All calls end in the
-strict functions of the core, and so do those of PyTorch tensors."""
+The library's CPU device computes numpy arrays; CUDA arrays of other libraries are used in place. All calls, and those
+of PyTorch tensors, end in the strict functions of the core."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ INPUTS = ("x", "cls_probs", "weight", "bias", "position_scores", "counts", "scor
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Makes a 16-byte aligned array, which numpy does not guarantee."""
+    """Creates a 16-byte aligned array; numpy does not guarantee this alignment."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.empty(size + 16, np.uint8)
     begin = -memory.ctypes.data % 16
@@ -96,7 +96,7 @@ def strict_attention(named: dict[str, Any], scale: float | None, max_len: int | 
 
 
 def attention_on_host(named: dict[str, Any], scale: float | None, max_len: int | None) -> Any:
-    """Attention of numpy arrays. Those that the core cannot use in place are copied."""
+    """Attention on numpy arrays. Copies those that the core cannot use in place."""
     first = next(iter(named))
     arrays: dict[str, Any] = {}
     for name in (first, "k", "v", "key_bias"):
@@ -139,7 +139,7 @@ def attention_on_host(named: dict[str, Any], scale: float | None, max_len: int |
 
 
 def attention_on_cuda(named: dict[str, Any], scale: float | None, max_len: int | None, stream: int | None) -> Any:
-    """Attention of CUDA arrays that are not PyTorch's."""
+    """Attention on CUDA arrays that are not PyTorch's."""
     first = next(iter(named))
     if named["out"] is None:
         raise invalid("out is not given; qkv is no PyTorch tensor, so there is nothing to make one with")
@@ -199,7 +199,7 @@ def rows_on_host(name: str, arrays: dict[str, Any], numbers: dict[str, Any]) -> 
 
 
 def rows_on_cuda(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream: int | None) -> Any:
-    """pack, unpack and gather of CUDA arrays that are not PyTorch's."""
+    """pack, unpack and gather on CUDA arrays that are not PyTorch's."""
     found = {"x": device_array(arrays["x"], "x", stream)}
     if stream is None:
         stream = found["x"].stream or 0
@@ -212,15 +212,15 @@ def rows_on_cuda(name: str, arrays: dict[str, Any], numbers: dict[str, Any], str
 
 
 class Selection(NamedTuple):
-    """What select returns.
+    """The outputs of select.
 
     Attributes:
         cu_seqlens: int32 [n + 1], the layout of the kept rows.
-        src_rows: int32 [rows], the former number of each kept row; the rest is undefined.
-        keep: bool [rows], which rows are kept; undefined past the last row.
+        src_rows: int32 [rows], the row number of each kept row in the input; the rest is undefined.
+        keep: bool [rows], True for kept rows; undefined past the last row.
         scores: float32 [rows]; None for a mask.
-        error: int32 [1]: 0; or 1 + 3 i: image i has a NaN score; 2 + 3 i: the mask drops a prefix row of image i; 3 +
-            3 i: its scores cannot be added up. In host memory an error raises.
+        error: int32 [1]: 0, or for image i 1 + 3 i: it has a NaN score; 2 + 3 i: the mask drops one of its prefix rows;
+            3 + 3 i: its scores cannot be added up. In host memory an error raises.
     """
 
     cu_seqlens: Any
@@ -274,7 +274,7 @@ def strict_select(
 
 
 def raise_error(error: int) -> None:
-    """Raises the error that the op has reported for an image."""
+    """Raises the error that the op reported for an image."""
     if error:
         image, kind = divmod(error - 1, 3)
         why = (

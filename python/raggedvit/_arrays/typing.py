@@ -1,4 +1,4 @@
-"""Kinds of arrays, only for type hints: a call returns the kind that it is given."""
+"""Kinds of arrays, for type hints: a call returns the kind of its argument."""
 
 from __future__ import annotations
 

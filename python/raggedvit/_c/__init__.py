@@ -1,1 +1,1 @@
-"""The C library through ctypes: where it is found, its structs and functions, checks of arguments, errors."""
+"""The C library through ctypes: loading it, its structs and functions, checks of arguments, errors."""

@@ -1,6 +1,6 @@
 """Checks of arguments. Each takes the name and the value of an argument and returns the value to use.
 
-Otherwise it raises INVALID_ARGUMENT. No integer wraps, no float becomes another number, no string ends at a NUL
+Otherwise it raises INVALID_ARGUMENT. So no integer wraps, no float changes its value, and no string is cut at a NUL
 byte."""
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def float32(argument: str, value: Any) -> float:
 
 
 def flag(argument: str, value: Any) -> bool:
-    found = value.item() if getattr(value, "shape", None) == () else value  # a numpy bool is no bool
+    found = value.item() if getattr(value, "shape", None) == () else value  # converts a numpy bool
     if not isinstance(found, int) or found not in (0, 1):
         raise invalid(f"{argument} is {shown(value)}; expected True or False")
     return bool(found)
@@ -120,5 +120,5 @@ def path(argument: str, value: Any) -> bytes:
 
 
 def optional(check: Callable[..., Any], argument: str, value: Any, *limits: Any) -> Any:
-    """Checks a value unless it is None, which stands for a default."""
+    """Checks a value unless it is None, which means a default."""
     return None if value is None else check(argument, value, *limits)

@@ -1,4 +1,4 @@
-"""What the library lists: devices, policies, and the geometry of a model."""
+"""Devices, policies, and the geometry of a model, as the library reports them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def precision_of(argument: str, dtype: Any) -> str:
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """A device, or a backend that cannot be used. str() is its name as PyTorch has it: "cpu", "cuda:0"; or "vulkan:0".
+    """A device, or a backend that cannot be used. str() is its name in PyTorch's style: "cpu", "cuda:0", "vulkan:0".
 
     Attributes:
         backend: "cpu", "cuda" or "vulkan".
@@ -141,7 +141,7 @@ class PolicyInfo:
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """A model's geometry, and facts of its files. include/raggedvit/model.h documents the fields."""
+    """A model's geometry, and properties from its files. include/raggedvit/model.h documents the fields."""
 
     architecture: str
     family: str
@@ -195,7 +195,7 @@ def devices(unusable: bool = False) -> list[DeviceInfo]:
     """Lists the devices of all built-in backends, in order of preference.
 
     Args:
-        unusable: Also list each backend that cannot be used, as an entry of index -1 whose note says why.
+        unusable: Also list each backend that cannot be used, with index -1 and the reason in `note`.
 
     Returns:
         A list of DeviceInfo.
@@ -211,7 +211,7 @@ def devices(unusable: bool = False) -> list[DeviceInfo]:
 
 
 def policies() -> list[PolicyInfo]:
-    """Lists all pruning policies, "none" included.
+    """Lists all pruning policies, including "none".
 
     Returns:
         A list of PolicyInfo.

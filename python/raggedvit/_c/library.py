@@ -1,4 +1,4 @@
-"""The shared library: finding it, calling its functions, raising its errors, and owning its objects."""
+"""Finds and opens the shared library, calls its functions, raises its errors, and owns its objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .structs import check_of
 
 
 class Library:
-    """The library's functions as attributes. Those that return a rvit_status raise RaggedVitError on failure.
+    """Has the library's functions as attributes. Those that return a rvit_status raise RaggedVitError on failure.
 
     `raw` has the unchecked functions, for hot paths.
     """
@@ -38,7 +38,7 @@ class Library:
                 Status.UNAVAILABLE, f"{self.path} is version {found}, this package is for {wanted[0]}.{wanted[1]}"
             )
         for name, (result, arguments, _) in FUNCTIONS.items():
-            function = getattr(self.raw, name, None)  # a build without the CUDA backend lacks those of cuda.h
+            function = getattr(self.raw, name, None)  # None: a build without CUDA lacks the functions of cuda.h
             if function is not None:
                 function.restype, function.argtypes = result, arguments
 
@@ -100,10 +100,10 @@ def refuse_copy(what: str) -> NoReturn:
 
 
 class Handle:
-    """An object of the library; ctypes passes it as its pointer.
+    """An object of the library, which ctypes passes as a pointer.
 
-    It is destroyed only when nothing refers to it. Every user holds a reference, so no thread can destroy it under
-    another. `keeps` are freed after it.
+    It is destroyed when nothing refers to it any more. Every user holds a reference, so no thread can destroy an object
+    that another uses. `keeps` are freed after it.
     """
 
     def __init__(self, pointer: ctypes.c_void_p, destroy: Any, keeps: tuple[Any, ...] = ()) -> None:
@@ -114,8 +114,7 @@ class Handle:
 
     @staticmethod
     def _end(process: int, destroy: Any, pointer: ctypes.c_void_p, keeps: tuple[Any, ...]) -> None:
-        # The child of a fork must not destroy the parent's objects: a driver would wait for threads that do not exist
-        # there.
+        # A forked child must not destroy the parent's objects: a driver would wait for threads that do not exist there.
         if process == os.getpid():
             destroy(pointer)
 
@@ -137,10 +136,10 @@ def find() -> str:
 
 
 def library() -> Library:
-    """Returns the library, which is opened on first use. UNAVAILABLE says what was tried."""
+    """Returns the library, and opens it on first use. The error UNAVAILABLE lists the files that were tried."""
     global _library
     if _library is None:
-        # without a lock, which a fork could leave held; if two threads open it, one of the two is kept
+        # No lock, because a fork could leave it held. If two threads open the library, one of the objects is kept.
         found = Library(find())
         if _library is None:
             _library = found

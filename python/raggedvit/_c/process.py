@@ -1,10 +1,10 @@
 """State that belongs to one process.
 
-The child of a fork has none of its parent's threads, and no thread that releases a lock which another thread held: it
-makes new pools and new locks.
+A forked child has none of its parent's threads, so nothing would release the locks that they held. It creates new pools
+and new locks.
 
-This package enters a lock by `with` on the lock itself, whose __enter__ is in C. No exception of a signal can come
-between it and the body, which would leave the lock held for ever."""
+This package enters locks by `with` on the lock itself, because its __enter__ is in C: no exception of a signal handler
+can occur between it and the body and leave the lock held forever."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _owners: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def renews(owner: Any) -> None:
-    """Has owner._forked() called in the child of a fork, to make new locks."""
+    """Registers owner._forked() to be called in forked children, to create new locks."""
     _owners.add(owner)
 
 
@@ -31,7 +31,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 class Threads:
-    """A pool of threads that all models of the process share. It is made on first use."""
+    """A pool of threads that all models of the process share. It is created on first use."""
 
     def __init__(self, name: str, most: int, others: int = 0) -> None:
         """others: number of processors to leave to other threads."""

@@ -48,7 +48,7 @@ def _arrays(kind: Any) -> Check:
 
 @functools.lru_cache(maxsize=None)
 def check_of(kind: Any) -> Check:
-    """Returns the check of values for a ctypes type. ctypes itself refuses what is no pointer or no bytes."""
+    """Returns the check of values for a ctypes type. For pointers and bytes, ctypes itself checks."""
     if issubclass(kind, Structure):
         return _instances(kind)
     if issubclass(kind, Array):
@@ -57,7 +57,7 @@ def check_of(kind: Any) -> Check:
 
 
 class Struct(Structure):
-    """A struct whose fields accept only values that fit. An array field takes a sequence; its rest is zero."""
+    """A struct that accepts only values that fit. An array field takes a sequence and fills the rest with zeros."""
 
     _checks: dict[str, Check]
 
@@ -80,7 +80,7 @@ class _Entries:
 
 
 def array(kind: Any, n: int) -> Any:
-    """Returns an array type, kind * n, whose entries accept only values that fit."""
+    """Returns an array type, kind * n, with entries that accept only values that fit."""
     return type(Array)(f"{kind.__name__}_{n}", (_Entries, Array), {"_type_": kind, "_length_": n})
 
 

@@ -1,1 +1,1 @@
-"""Modules of timm and Hugging Face: their facts, their weights, and their pruned forward in PyTorch."""
+"""Reads modules of timm and Hugging Face, and runs their pruned forward in PyTorch."""

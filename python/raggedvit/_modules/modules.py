@@ -1,6 +1,7 @@
-"""Reads Vision Transformers of timm and Hugging Face: their weights, and the facts that the weights do not tell.
+"""Reads Vision Transformers of timm and Hugging Face: their weights, and the facts that the weights do not show.
 
-It refuses whatever the library may not compute as the module does. It imports neither library: a module has its own."""
+It refuses whatever the library may not compute as the module does. It imports neither timm nor transformers, because
+the library of a module is already loaded."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ FLOATS = {"torch.float32": "RVIT_F32", "torch.float16": "RVIT_F16", "torch.bfloa
 
 
 def refuse_odd(facts: Facts) -> None:
-    """Refuses to patch modules that are more than plain, because their training in PyTorch is not implemented."""
+    """Refuses to patch modules that are not plain, because their pruned training is not implemented."""
     if facts.odd:
         raise unsupported(
             f"module: {facts.odd}: only a plain Vision Transformer (head on the CLS token, exact GELU, LayerNorm, heads"
@@ -60,7 +61,7 @@ def refuse_replaced(
 ) -> None:
     """Refuses hooks, and functions that are not the original library's.
 
-    inside_only: allows hooks of the module itself, which has no name. They still run, because it is called as a module.
+    inside_only: allows hooks of the module itself (the one without a name), which still run because it is called.
     """
     parts = list(parts)
     for sentence in _replaced(sys.modules["torch"], parts, [part for part in parts if part[0] or not inside_only]):
@@ -68,7 +69,7 @@ def refuse_replaced(
 
 
 def read(module: Any, inside_only: bool = False) -> Facts:
-    """Returns the facts of a module. UNSUPPORTED names a part that the library does not compute as the module does."""
+    """Returns the facts of a module. The error UNSUPPORTED names a part that the library computes differently."""
     kind = kind_of(module)
     refuse_replaced(module.named_modules(), inside_only)
     if kind == "hf":
@@ -92,7 +93,7 @@ def backbone(m: Any) -> Any:
 
 
 def expect_attention(r: Reader, where: str, attention: Any) -> None:
-    """Expects that transformers' attention function for a layer is one of its own, or ours."""
+    """Expects that the attention function of a layer is one of transformers', or ours."""
     home, name = sys.modules[type(attention).__module__], attention.config._attn_implementation
     try:
         function: Any = home.ALL_ATTENTION_FUNCTIONS.get_interface(name, home.eager_attention_forward)
@@ -175,7 +176,7 @@ def _read_hf(r: Reader, m: Any) -> Facts:
 
 
 def label_names(module: Any) -> list[str] | None:
-    """Returns the class names of Hugging Face's config or timm's pretrained_cfg; None: there are none."""
+    """Returns the class names of Hugging Face's config or timm's pretrained_cfg, or None."""
     labels = getattr(getattr(module, "config", None), "id2label", None)
     if isinstance(labels, dict):
         return [str(labels[i]) for i in sorted(labels)]
@@ -185,7 +186,7 @@ def label_names(module: Any) -> list[str] | None:
 
 
 def pretrained_cfg(module: Any) -> dict[str, Any]:
-    """Returns timm's pretrained_cfg; {}: there is none."""
+    """Returns timm's pretrained_cfg, or {} if there is none."""
     found = getattr(module, "pretrained_cfg", None)
     return dict(found) if isinstance(found, dict) else found.to_dict() if hasattr(found, "to_dict") else {}
 
@@ -215,7 +216,7 @@ def weights(module: Any) -> dict[str, Any]:
 
 
 def drops(module: Any) -> bool:
-    """Whether a part of a module is in training mode and drops something."""
+    """Whether a part of a module with dropout is in training mode."""
     return any(
         part.training and any(getattr(part, name, 0) for name in ("p", "drop_prob", "prob", "attention_dropout"))
         for part in module.modules()
@@ -223,7 +224,7 @@ def drops(module: Any) -> bool:
 
 
 def tensors(module: Any) -> dict[str, Any]:
-    """Returns the weights by their names, contiguous on the CPU; the module's own memory where it is that."""
+    """Returns the weights by name, contiguous on the CPU, without a copy where possible."""
     torch, found = sys.modules["torch"], {}
     for name, tensor in weights(module).items():
         tensor = tensor.detach()
@@ -234,7 +235,7 @@ def tensors(module: Any) -> dict[str, Any]:
 
 
 def checkpoint(lib: Library, module: Any, facts: Facts) -> Handle:
-    """Makes a checkpoint of a module's tensors, and keeps them alive."""
+    """Creates a checkpoint from a module's tensors, and keeps them alive."""
     held = tensors(module)
     descs = (type(new("rvit_tensor_desc")) * len(held))()
     shapes = [(ctypes.c_int64 * max(1, t.ndim))(*t.shape) for t in held.values()]
@@ -271,6 +272,6 @@ def device_of(module: Any) -> tuple[str, int]:
 
 
 def storage_of(module: Any) -> str:
-    """Returns the dtype of a module's weights; "f32" for mixed and for wider types."""
+    """Returns the dtype of a module's weights; "f32" for mixed and wider types."""
     kinds = {str(tensor.dtype) for tensor in weights(module).values()}
     return "f16" if kinds == {"torch.float16"} else "bf16" if kinds == {"torch.bfloat16"} else "f32"

@@ -1,6 +1,6 @@
 """The pruned forward in PyTorch, with autograd, which a patched module runs in training.
 
-It follows the library's schedule, and from equal scores it chooses the same tokens. Gradients follow the published
+It follows the library's schedule, and chooses the same tokens from equal scores. Gradients follow the published
 methods. They pass through gathered rows but not through top-k. EViT's fused token passes them to the scores that weight
 it. ToMe's averages pass them to the rows, but its matching has none."""
 
@@ -47,7 +47,7 @@ def check(policy: Policy) -> None:
 
 
 def schedule_of(policy: Policy, depth: int, n_patches: int) -> Schedule:
-    """Returns the schedule of a policy that a session of the same model has accepted."""
+    """Returns the schedule of a policy that a session of the same model accepted."""
     check(policy)
     info = next(p for p in policies() if p.name == policy.name)
     defaults = (
@@ -71,7 +71,7 @@ def schedule_of(policy: Policy, depth: int, n_patches: int) -> Schedule:
 
 def count(schedule: Schedule, n: int) -> int:
     """Returns how many of n competing rows are kept."""
-    n = int(n)  # torch.jit.trace has tensors for sizes
+    n = int(n)  # in torch.jit.trace sizes are tensors
     if n == 0:
         return 0
     exact = math.ceil(schedule.keep * n) if schedule.policy in ("evit", "evit-fused") else math.trunc(n * schedule.keep)
@@ -93,7 +93,7 @@ class Rows:
         )
 
     def key_bias(self) -> Tensor | None:
-        """Returns what attention adds to the logits of each key, [B, 1, 1, L]."""
+        """Returns the bias for the logits of each key, [B, 1, 1, L]."""
         bias = None if self.sizes is None else self.sizes.log().to(self.x.dtype)
         live = self.live()
         if live is not None:
@@ -102,7 +102,7 @@ class Rows:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, dropout: float) -> Tensor:
-    """Attention of padded rows, [B, H, L, d]. A ragged kernel with gradients would replace this function."""
+    """Attention on padded rows, [B, H, L, d]. A ragged kernel with gradients could replace this function."""
     return F.scaled_dot_product_attention(
         q, k, v, attn_mask=None if bias is None else bias.to(q.dtype), dropout_p=dropout
     )
@@ -250,7 +250,7 @@ def at_least(value: float) -> float:
 
 
 def expect_values(policy: str, x: Tensor) -> None:
-    """Refuses a trace that would fix, for all later calls, what depends on the values of these images."""
+    """Refuses a trace, which would fix the number of kept tokens that depends on these images for all later calls."""
     if (
         torch.compiler.is_compiling()
         or torch._C._is_tracing()
@@ -264,7 +264,7 @@ def expect_values(policy: str, x: Tensor) -> None:
 
 
 def _summed(schedule: Schedule, scores: Tensor, competing: Tensor) -> Tensor:
-    """Makes the choices that sum scores, on the host."""
+    """Computes, on the host, the policies that sum scores."""
     expect_values(schedule.policy, scores)
     values, places = scores.detach().cpu().numpy(), competing.cpu().numpy()
     kept = np.zeros(values.shape, bool)
@@ -295,7 +295,7 @@ def select(
 ) -> Rows:
     """Runs a prune stage that drops rows.
 
-    probs: the attention that the policy scores by. values: [B, L, D]; ats multiplies the attention by their norms.
+    probs: the attention that the policy uses as scores. values: [B, L, D]; ats multiplies the attention by their norms.
     """
     policy, x = schedule.policy, rows.x
     if policy == "random":
@@ -322,7 +322,7 @@ def select(
 def match(k: Tensor, n_prefix: int, merges: int) -> tuple[Tensor, int] | None:
     """Finds ToMe's pairs in a batch without padding.
 
-    Returns the row that each row is merged into, int64 [B, L], and how many rows are left.
+    Returns the row that each row is merged into, int64 [B, L], and the number of remaining rows.
     """
     batch, _, length, _ = k.shape
     merges = min(merges, (length - n_prefix) // 2)
@@ -344,7 +344,7 @@ def match(k: Tensor, n_prefix: int, merges: int) -> tuple[Tensor, int] | None:
 
 
 def merge(rows: Rows, k: Tensor, n_prefix: int, merges: int) -> Rows:
-    """Replaces similar rows by their mean, weighted by the number of tokens that each stands for."""
+    """Replaces similar rows by their mean, weighted by the number of tokens in each."""
     found = match(k, n_prefix, merges)
     sizes = torch.ones_like(rows.x[:, :, 0], dtype=torch.float32) if rows.sizes is None else rows.sizes
     if found is None:
@@ -433,10 +433,10 @@ def run_blocks(blocks: list[Any], x: Tensor, n_prefix: int, schedule: Schedule) 
 
 
 def check_module(module: Any) -> None:
-    """Refuses a module in which forward, below, would skip something.
+    """Refuses a module with code that forward, below, would skip.
 
-    forward calls most parts as modules, which may be anything, for example an adapter. It splits the blocks and their
-    attention: these, and the parts that hold them, must be the original ones, without hooks.
+    forward calls most parts as modules, which may be of any kind, for example adapters. It splits the blocks and their
+    attention: these, and the parts that contain them, must be the original ones, without hooks.
     """
     r, timm = Reader(module), kind_of(module) == "timm"
     inner = module if timm else backbone(module)

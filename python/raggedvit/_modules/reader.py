@@ -1,4 +1,4 @@
-"""Checks the parts of a module of timm or Hugging Face, and collects what they tell."""
+"""Checks the parts of a module of timm or Hugging Face, and collects their properties."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WRAPPERS = {
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts of a module that the weights do not tell, and facts that the checkpoint must confirm."""
+    """Facts of a module that the weights do not show, and facts that the checkpoint must confirm."""
 
     kind: str  # "timm" or "hf"
     config: str  # these facts as the text of a config.json
@@ -42,7 +42,7 @@ class Facts:
     depth: int
     n_classes: int
     distilled: bool
-    odd: str = ""  # the part that is more than plain; only plain models can be patched
+    odd: str = ""  # the part that makes the model more than plain; only plain models can be patched
 
 
 def unsupported(sentence: str) -> RaggedVitError:
@@ -50,7 +50,7 @@ def unsupported(sentence: str) -> RaggedVitError:
 
 
 def original_class(module: Any) -> Any:
-    """Returns the class of a module, for a patched one its original class."""
+    """Returns the class of a module, or the original class of a patched one."""
     return getattr(type(module), "_raggedvit_original", type(module))
 
 
@@ -93,7 +93,7 @@ class Reader:
     def is_a(self, part: Any, home: str, *names: str) -> bool:
         """Whether a part has one of these classes of `home`: torch, timm or transformers.
 
-        Other modules of these packages have classes of the same names that compute something else.
+        These packages have other classes with the same names, which compute something else.
         """
         cls = original_class(part)
         if home == "torch":

@@ -1,4 +1,4 @@
-"""Saves modules as .safetensors files that lose nothing: the facts that weights do not tell go to the metadata."""
+"""Saves modules as .safetensors files. The facts that the weights do not show go to the metadata."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OVERRIDES = (
     "open_clip_config.json",
     "hf_quant_config.json",
 )
-#: The keys of a pretrained_cfg on preprocessing.
+#: The keys of a pretrained_cfg for preprocessing.
 PREPROCESSING = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
 NAMES = {"torch.float32": ("F32", 4), "torch.float16": ("F16", 2), "torch.bfloat16": ("BF16", 2)}
 #: Facts in which a file must agree with its module.
@@ -63,23 +63,22 @@ SAME = (
 def save(module: torch.nn.Module, path: str | os.PathLike[str], *, processor: Any = None) -> None:
     """Writes a module as a .safetensors file.
 
-    Model, the command line tool and C read it, to the bit, as what Model.from_module makes of the module. The file has
-    the weights in the module's types. Its metadata has every fact that they do not tell (heads, activation, eps,
-    pooling, positions), how images are prepared, and the names of the classes, as far as the module has them.
+    Model, the command line tool and C read it as the same model, bit for bit, as Model.from_module. The file has the
+    weights in the module's types. Its metadata has every fact that they do not show (heads, activation, eps, pooling,
+    positions) and, if the module has them, the image preprocessing and the class names.
 
-    The file is written under another name beside `path`, and renamed when it is complete.
+    The file is written under a temporary name in the folder of `path`, and renamed when it is complete.
 
     Args:
-        module: Of a class that Model.from_module reads.
+        module: A module that Model.from_module accepts.
         path: Name of a .safetensors file.
-        processor: Hugging Face's image processor of the model, which its modules do not have. timm's modules have the
-            same in their pretrained_cfg.
+        processor: Hugging Face's image processor of the model, which its modules do not contain. timm's modules have
+            these settings in their pretrained_cfg.
 
     Raises:
-        RaggedVitError: UNSUPPORTED names what from_module refuses. INVALID_ARGUMENT: path is no name of a .safetensors
-            file, there is something other than a file, or a config.json or the like lies beside it, which would
-            override the metadata. BAD_FILE: the file cannot be written, or the processor's settings contradict the
-            module.
+        RaggedVitError: UNSUPPORTED names the part that from_module refuses. INVALID_ARGUMENT: path does not end in
+            .safetensors, is not a regular file, or has a config.json (or similar file) beside it that would override
+            the metadata. BAD_FILE: the file cannot be written, or the processor's settings contradict the module.
     """
     target = os.path.realpath(os.fsdecode(checks.path("path", path)))
     folder, base = os.path.split(target)
@@ -129,7 +128,7 @@ def _metadata(module: Any, facts: Facts, processor: Any) -> dict[str, str]:
     if processor is not None:
         if not hasattr(processor, "to_dict"):
             raise invalid(f"processor is {checks.shown(processor)}; expected an image processor of Hugging Face's")
-        # to_json_string also writes values that are not plain.
+        # to_json_string also converts values that json cannot.
         config["preprocessor_config"] = json.loads(processor.to_json_string())
     elif "mean" in settings and "std" in settings:
         config["pretrained_cfg"] = {**settings, "input_size": [3, facts.image_height, facts.image_width]}
@@ -150,9 +149,9 @@ def _facts_of(lib: Library, checkpoint: Handle) -> dict[str, Any]:
 
 
 def _write(path: str, tensors: dict[str, Any], metadata: dict[str, str], mode: int | None) -> None:
-    """Writes the file. mode: of the file that it replaces."""
+    """Writes the file. mode: the mode of the file that it replaces."""
     header: dict[str, Any] = {"__metadata__": metadata}
-    # In the order of safetensors: larger types first, so that all tensors are aligned.
+    # Larger types first, as safetensors does, so that all tensors are aligned.
     order = sorted(tensors, key=lambda name: (-NAMES[str(tensors[name].dtype)][1], name))
     end = 0
     for name in order:

@@ -1,7 +1,7 @@
 """Finds the functions that a call of a module runs, and whether they are the original ones of its library.
 
-Other code may replace them on a class, on an instance or in PyTorch, or add hooks. A recorded forward would go on
-computing the original."""
+Other code may replace them on a class, on an instance or in PyTorch, or add hooks. A recorded forward would still
+compute the original."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import types
 from typing import Any, Iterator
 
 LIBRARIES = ("torch", "timm", "transformers", "raggedvit")
-# Hooks of these modules only watch: FlopCounterMode's, and those that transformers leaves after it has captured
-# outputs.
+# Hooks of these modules only observe: FlopCounterMode's, and those that transformers leaves after capturing outputs.
 WATCHERS = ("torch.utils.module_tracker", "transformers.utils.output_capturing")
 
 
 class Function:
-    """A function, and where it is looked up: owner is a class or a Python module."""
+    """A function, and the class or Python module (owner) in which it is looked up."""
 
     def __init__(self, owner: Any, name: str) -> None:
         self.owner, self.name, self.value = owner, name, getattr(owner, name)
@@ -37,7 +36,7 @@ class Function:
 
 
 def foreign_to(value: Any, cls: Any = None, name: str = "") -> str | None:
-    """Describes a function that is not the library's. None: it is, and is the method `name` of cls if that is set."""
+    """Describes a function that is not the library's (or, with cls, not its method `name` of cls); else None."""
     while True:
         home = _home(value)
         if home.partition(".")[0] not in LIBRARIES:
@@ -58,15 +57,15 @@ def _home(value: Any) -> str:
     value = getattr(value, "__func__", value)
     if isinstance(value, types.FunctionType):
         home = str(value.__globals__.get("__name__", ""))
-        # A decorator of the standard library counts as what it wraps.
+        # A decorator of the standard library counts as the function that it wraps.
         return "torch" if "__wrapped__" in vars(value) and home.partition(".")[0] in sys.stdlib_module_names else home
     return "torch" if isinstance(value, types.BuiltinFunctionType) else type(value).__module__
 
 
 def functions_of(cls: Any) -> dict[tuple[Any, str], Function]:
-    """Returns what a call of a module of this class runs, as far as its library's code names it.
+    """Returns the functions that a call of a module of this class runs, as far as its library's code names them.
 
-    These are methods, functions of its library, and the functions of PyTorch that these call.
+    These are methods, functions of its library, and functions of PyTorch that these call.
     """
     found: dict[tuple[Any, str], Function] = {}
     module = sys.modules["torch"].nn.Module
@@ -114,7 +113,7 @@ def _runs(value: Any) -> bool:
 
 
 def hook_runs(hooks: Any) -> bool:
-    """Whether there are hooks that may change what a module computes."""
+    """Whether there are hooks that may change the results of a module."""
     for hook in hooks.values():
         while isinstance(hook, functools.partial):
             hook = hook.func

@@ -1,6 +1,6 @@
-"""Reads timm's Vision Transformers: checks each part, and writes the facts that weights do not tell as a config.json.
+"""Reads timm's Vision Transformers: checks each part, and writes the facts that weights do not show as a config.json.
 
-A part that the library may not compute as the module does is refused by its name."""
+A part that the library may compute differently is refused by name."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def read(r: Reader, m: Any, eva: bool, distilled: bool) -> Facts:
 
 
 def _odd_part(r: Reader, m: Any, eva: bool, args: dict[str, Any]) -> str:
-    """Returns the part that makes a module more than a plain Vision Transformer; empty: it is plain."""
+    """Returns the part that makes a module more than a plain Vision Transformer; "" if it is plain."""
     if eva:
         return "it is an Eva"
     odd_blocks = (
@@ -180,7 +180,7 @@ def _mlp(r: Reader, where: str, mlp: Any) -> tuple[str, bool]:
 
 
 def _positions(r: Reader, m: Any, args: dict[str, Any]) -> str:
-    """Returns the kind of positions; the parameters of rotary positions go to args."""
+    """Returns the kind of positions, and stores the parameters of rotary positions in args."""
     rope, table = getattr(m, "rope", None), m.pos_embed is not None
     r.expect(table or rope is not None, "pos_embed", "is missing, and so is rope")
     if rope is None:
@@ -200,7 +200,7 @@ def _positions(r: Reader, m: Any, args: dict[str, Any]) -> str:
             "rope",
             "normalises its coordinates otherwise, or has periods of its own",
         )
-    halves = bool(getattr(rope, "rotate_half", False))  # older timm rotates neighbouring columns only
+    halves = bool(getattr(rope, "rotate_half", False))  # older timm always rotates neighbouring columns
     for i, block in enumerate(m.blocks):
         attention = block.attn
         r.expect(

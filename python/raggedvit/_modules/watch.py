@@ -1,4 +1,4 @@
-"""Records the state of a module when its forward was recorded, and compares it in each call of a patched module.
+"""Saves the state of a module when its forward is recorded; each call of a patched module compares with it.
 
 The comparison takes a few nanoseconds per value (core/watch.c)."""
 
@@ -14,12 +14,12 @@ from .._torch.eager import READS_TENSORS
 from .reader import original_class
 from .shipped import functions_of
 
-# What the core compares with (without a core that reads tensors, their facts), and the tuples that keep it alive.
+# The core's data for the comparison (tensor properties if the core cannot read tensors), and the tuples that own it.
 Watch = tuple[Any, tuple[tuple[Any, ...], ...]]
 
 
 def of_structure(module: Any) -> Watch:
-    """Records a module's parts, parameters, settings, hooks and classes, at any depth, and the functions that these
+    """Saves the parts, parameters, settings, hooks and classes of a module, at any depth, and the functions that these
     run.
 
     Hooks of the module itself are left out, because they still run. The module and its patch are not kept alive.
@@ -73,9 +73,9 @@ def of_structure(module: Any) -> Watch:
 
 
 def of_weights(tensors: Iterable[Any]) -> Watch:
-    """Records the memory of tensors, their layout, and PyTorch's count of changes in place.
+    """Saves the memory of tensors, their layout, and PyTorch's count of in-place changes.
 
-    The memory is kept alive: once freed, its address could return with other weights.
+    The memory is kept alive, because other weights could get the same address once it is freed.
     """
     tensors = tuple(tensors)
     held = (), (), (), tensors, tuple(tensor.detach() for tensor in tensors)

@@ -1,7 +1,7 @@
-"""Attention of PyTorch tensors that the core passes on.
+"""Attention on PyTorch tensors that the core does not handle.
 
-These require grad, are subclasses or fake tensors, come under a mode of PyTorch, or have memory that the library cannot
-use in place."""
+These require grad, are subclasses or fake tensors, are used under a mode of PyTorch, or have memory that the library
+cannot use in place."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def attention(named: dict[str, Any], scale: float | None, max_len: int | None, s
 
 
 def _by_operator(named: dict[str, Any], scale: float | None, max_len: int | None) -> Any:
-    from . import operators  # registers them, which takes a while
+    from . import operators  # registers the operators, which takes a while
 
     if "qkv" in named and named["key_bias"] is None and named["lse"] is None and named["cls_probs"] is None:
         return operators.OPERATOR(named["qkv"], named["cu_seqlens"], scale, max_len)

@@ -16,11 +16,11 @@ def _register() -> None:
     try:
         from . import substitutes  # noqa: F401
     except RaggedVitError:
-        pass  # there is no library: the first call will say so, not this import of PyTorch
+        pass  # no library: the first call raises the error, not this import of PyTorch
 
 
 class _Dynamo:
-    """An import hook that finds nothing, but notices the import of torch._dynamo."""
+    """An import hook that finds no modules, but detects the import of torch._dynamo."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != "torch._dynamo":

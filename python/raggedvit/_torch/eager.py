@@ -1,4 +1,4 @@
-"""Attention, pack, unpack and select of plain PyTorch tensors, without autograd.
+"""Attention, pack, unpack and select on plain PyTorch tensors, without autograd.
 
 CPU tensors that the library cannot use in place are copied. Importing this module sets the core's PyTorch hooks."""
 

@@ -1,8 +1,8 @@
 """The operators of torch.ops.raggedvit: schemas, kernels, shapes and gradients.
 
-Each differentiable operator has a twin whose name begins with _. The twin computes without a gradient, and compiled
-graphs hold it. The twins of attention are in C (core/torch_ops.c) if PyTorch has its stable shim, from 2.10 on, else in
-Python. The operator itself is a Python function that checks whether a gradient is needed, and costs little if not."""
+Each differentiable operator has a twin with a name that begins with _. The twin computes without a gradient; compiled
+graphs contain it. The twins of attention are in C (core/torch_ops.c) if PyTorch has its stable shim (2.10 and later),
+else in Python. The operator itself is a Python function that checks, at little cost, whether a gradient is needed."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _backward_shape(
 
 
 def failed(error: RuntimeError) -> Exception:
-    """Returns what a kernel in C, or PyTorch, has thrown as an error of this package."""
+    """Converts an exception of a kernel in C, or of PyTorch, to an error of this package."""
     if "functorch transforms" in str(error):
         return RaggedVitError(
             Status.UNSUPPORTED,
@@ -248,7 +248,7 @@ class _Attention(torch.autograd.Function):
 
 
 class _Once(torch.autograd.Function):
-    """The backward; its own gradient is refused."""
+    """The backward, which refuses to be differentiated itself."""
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Any:
@@ -272,7 +272,7 @@ def _attention_autograd(
     qkv: Tensor, cu_seqlens: Tensor, scale: Optional[float] = None, max_len: Optional[int] = None
 ) -> Tensor:
     try:
-        # plain tensors, no gradient and no tracer: without a second dispatch
+        # Plain tensors without a gradient or a tracer need no second dispatch.
         found = _try(qkv, cu_seqlens, scale, max_len)
         if found is not NotImplemented:
             return found  # type: ignore[no-any-return]
@@ -347,7 +347,7 @@ for _name, _python, _shape, _autograd in (
     ("attention_forward", _forward_python, _forward_shape, _forward_autograd),
     ("attention_backward", _backward_python, _backward_shape, _backward_autograd),
 ):
-    # inference_mode skips Autograd. The same function is then the kernel, so that errors are this package's.
+    # inference_mode skips Autograd. The same function is its kernel too, so that errors are this package's.
     for _key in ("Autograd", "CPU", "CUDA"):
         _library.impl(_name, _autograd, _key)
     if not IN_C:

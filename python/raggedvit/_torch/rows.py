@@ -34,7 +34,7 @@ OPERATORS = {
 
 
 def call(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream: int | None) -> Any:
-    """Calls pack, gather or unpack on tensors that the core has passed on."""
+    """Calls pack, gather or unpack on tensors that the core did not handle."""
     inputs = {other: array for other, array in arrays.items() if other != "out"}
     if any(map(is_symbol, arrays.values())):
         if arrays["out"] is not None or stream is not None:
@@ -128,7 +128,7 @@ class _Gather(_Pack):
             live = torch.arange(len(rows), device=rows.device) < cu_seqlens[-1]
             rows = torch.where(live, rows, ctx.rows)
         sums = d_out.new_zeros((ctx.rows + 1, *d_out.shape[1:]))
-        # The deterministic way to sum: index_put sorts on CUDA, index_add goes row by row on the CPU.
+        # Both sum deterministically: index_put sorts on CUDA, index_add goes row by row on the CPU.
         sums = (
             sums.index_add(0, rows, d_out)
             if d_out.device.type == "cpu"

@@ -38,7 +38,7 @@ def counts(device: torch.device, rule: int, keep: float, k_min: int, max_len: in
         and no_modes()
         and torch._C._functorch.peek_interpreter_stack() is None
     ):
-        # otherwise the table may be a fake tensor or a transform's, which must not be cached
+        # otherwise the table may be a fake tensor or belong to a transform, and must not be cached
         return _counts_of(device, rule, keep, k_min, max_len)
     n = torch.arange(max_len + 1, device=device)
     table = torch.ceil(keep * n.double()) if rule == plain.RULES["ceil"] else torch.trunc(n.double() * keep)
@@ -161,7 +161,7 @@ def _kernel(
 
 
 def _own_scores(cu_seqlens: Tensor, scores: Optional[Tensor], mode: int, score: int) -> Tensor:
-    """Returns the scores to return: an operator must not return one of its arguments."""
+    """Returns the scores, or an empty tensor if they are an argument, which an operator must not return."""
     if scores is None or score == plain.SCORES["GIVEN"]:
         return cu_seqlens.new_empty(0, dtype=torch.float32)
     return scores

@@ -18,7 +18,7 @@ def _only(name: str, value: Any) -> None:
 
 
 def _replaces(function: Any) -> Any:
-    """Registers a substitute. PyTorch before 2.5 has none: a compiled graph then breaks at the call."""
+    """Registers a substitute. PyTorch before 2.5 does not support this: a compiled graph then breaks at the call."""
     substitute = getattr(torch.compiler, "substitute_in_graph", None)
     return (lambda other: other) if substitute is None else substitute(function, skip_signature_check=True)
 

@@ -35,7 +35,7 @@ def is_tracing() -> bool:
 
 
 def is_fake(tensor: Any) -> bool:
-    """Whether a tensor has no values, as those of torch.export and of compilers."""
+    """Whether a tensor has no values, like those of torch.export and of compilers."""
     module = sys.modules.get("torch._subclasses.fake_tensor")
     return module is not None and isinstance(tensor, module.FakeTensor)
 
@@ -60,7 +60,7 @@ def refuse_tangent(function: str, *tensors: Any) -> None:
 
 
 def is_direct(tensors: list[torch.Tensor]) -> bool:
-    """Whether the library may use tensors without PyTorch seeing it; otherwise PyTorch must see the operator."""
+    """Whether the library may use tensors without PyTorch's knowledge; otherwise PyTorch must see the operator."""
     return (
         tensors[0].device.type != "meta"
         and all(map(is_plain, tensors))
