@@ -56,7 +56,7 @@ int core_array_lay(core_array *array, int64_t ndim, const int64_t *shape, const 
         array->shape[i] = shape[i];
         array->step[i] = steps == NULL ? count : in_bytes ? steps[i] / size : steps[i];
         if (steps != NULL && in_bytes && steps[i] % size != 0)
-            return core_fail(error, RVIT_INVALID_ARGUMENT, "%s has strides that are no multiples of its element size", array->name);
+            return core_fail(error, RVIT_INVALID_ARGUMENT, "%s has strides that are not multiples of its element size", array->name);
         if (!add_span(array, i, &count, &low, &high) || count > most || low < -most || high > most)
             return core_fail(error, RVIT_INVALID_ARGUMENT, "%s has a shape or strides that no memory has", array->name);
         empty |= shape[i] == 0;

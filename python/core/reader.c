@@ -72,7 +72,7 @@ const dl_exchange *core_exchange_of(PyObject *tensor)
 
 static int unfit(core_error *error, const char *name)
 {
-    return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is no plain tensor of the kind that the first argument is", name);
+    return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is not a plain tensor of the same kind as the first argument", name);
 }
 
 static int read_tensor(core_reader *reader, PyObject *value, const dl_exchange *exchange, core_array *out, core_error *error)
@@ -121,7 +121,7 @@ static int read_numpy(PyObject *value, core_array *out, core_error *error)
     if (array == NULL || array->two != 2 || !(array->flags & NUMPY_NATIVE) || array->size > 16) {
         PyErr_Clear();
         Py_XDECREF(capsule);
-        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is no numpy array of native numbers", out->name);
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is not a numpy array of native numbers", out->name);
     }
     _Static_assert(sizeof *array->shape == sizeof(int64_t), "a Py_ssize_t of 64 bits");
     core_array_type(out, numpy_type(array->kind, array->size));
@@ -255,11 +255,11 @@ int core_reader_finish(core_reader *reader, const core_array *first, PyObject *s
         if (first->device_type == DL_CPU)
             return core_fail(error, RVIT_INVALID_ARGUMENT, "a stream is given, but %s is not on a CUDA device", first->name);
         if (!PyLong_CheckExact(stream))
-            return core_fail(error, RVIT_INVALID_ARGUMENT, "stream is no integer");
+            return core_fail(error, RVIT_INVALID_ARGUMENT, "stream is not an integer");
         reader->where.stream = PyLong_AsUnsignedLongLong(stream);
         if (PyErr_Occurred()) {
             PyErr_Clear();
-            return core_fail(error, RVIT_INVALID_ARGUMENT, "stream is no CUstream");
+            return core_fail(error, RVIT_INVALID_ARGUMENT, "stream is not a CUstream");
         }
     } else if (reader->family == CORE_TORCH && first->device_type == DL_CUDA) {
         void *current = NULL;
@@ -340,11 +340,11 @@ int core_read_int(PyObject *value, const char *name, int64_t *out, core_error *e
     if (value == NULL)
         return 0;
     if (!PyLong_CheckExact(value) && !PyBool_Check(value))
-        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is no integer", name);
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is not an integer", name);
     *out = PyLong_AsLongLong(value);
     if (*out == -1 && PyErr_Occurred()) {
         PyErr_Clear();
-        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is no integer of 64 bits", name);
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is not an integer of 64 bits", name);
     }
     return 0;
 }
@@ -354,7 +354,7 @@ int core_read_float(PyObject *value, const char *name, double *out, core_error *
     if (value == NULL)
         return 0;
     if (!PyFloat_CheckExact(value))
-        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is no float", name);
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is not a float", name);
     *out = PyFloat_AsDouble(value);
     const float stored = (float)*out;
     if (isnan(*out) || isinf(stored) != isinf(*out) || (stored == 0.0f) != (*out == 0.0))

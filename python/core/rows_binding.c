@@ -216,7 +216,7 @@ static int unpacked_rows(const rows_call *call, int64_t *rows, core_error *error
     if (*rows < 0 || *rows > INT32_MAX - 1)
         return core_fail(error, RVIT_INVALID_ARGUMENT,
                          *rows == -1 ? "rows is not given, nor base or out, whose rows it could be"
-                                     : "rows is no number from 0 to 2147483646");
+                                     : "rows is not a number from 0 to 2147483646");
     return 0;
 }
 

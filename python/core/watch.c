@@ -62,7 +62,7 @@ static int make_mark(PyObject *object, PyObject *version_name, mark *out)
 {
     out->object = object;
     if (look(object, version_name, &out->tensor, &out->version) < 0) {
-        PyErr_SetString(PyExc_TypeError, "a weight is no plain tensor");
+        PyErr_SetString(PyExc_TypeError, "a weight is not a plain tensor");
         return -1;
     }
     const size_t size = (size_t)out->tensor.ndim * sizeof(int64_t);

@@ -293,7 +293,7 @@ def _rows_call(name: str, arrays: dict[str, Any], numbers: dict[str, Any], strea
         return torch_rows.call(name, arrays, numbers, stream)
     if on_cuda(x):
         if arrays["out"] is None:
-            raise invalid("out is not given; x is no PyTorch tensor, so there is nothing to make one with")
+            raise invalid("out is not given; it is required if x is not a PyTorch tensor")
         return rows_on_cuda(name, arrays, numbers, stream)
     if stream is not None:
         raise invalid("a stream is given, but x is not on a CUDA device")
@@ -495,7 +495,7 @@ def _general_select(
         with_rows = [arrays[name] for name in ("scores", "x", "cls_probs", "mask", "fuse_x")]
         rows = next((length(array) for array in with_rows if length(array) is not None), None)
     if rows is None:
-        raise invalid("rows is not given, nor an array that has so many")
+        raise invalid("rows is not given, and no array shows the number of rows")
     if max_len is None:
         n_counts, n_positions = length(arrays["counts"]), length(arrays["position_scores"])
         max_len = n_counts - 1 if n_counts is not None else rows if n_positions is None else n_positions
@@ -580,5 +580,5 @@ def _counts(cu_seqlens: Any, keep: float, rule: int, k_min: int, max_len: int) -
 
         return torch_select.counts(cu_seqlens.device, rule, keep, k_min, max_len)
     if on_cuda(cu_seqlens):
-        raise invalid("keep is given; where cu_seqlens is no PyTorch tensor, give counts as an array on the device")
+        raise invalid("keep is given; if cu_seqlens is not a PyTorch tensor, give counts as an array on the device")
     return count_table(rule, keep, k_min, max_len)

@@ -142,12 +142,10 @@ def attention_on_cuda(named: dict[str, Any], scale: float | None, max_len: int |
     """Attention on CUDA arrays that are not PyTorch's."""
     first = next(iter(named))
     if named["out"] is None:
-        raise invalid("out is not given; qkv is no PyTorch tensor, so there is nothing to make one with")
+        raise invalid("out is not given; it is required if qkv is not a PyTorch tensor")
     for name in ("lse", "cls_probs"):
         if named[name] is True:
-            raise invalid(
-                f"{name} is True; qkv is no PyTorch tensor, so there is nothing to make one with: give an array"
-            )
+            raise invalid(f"{name} is True; expected an array, because qkv is not a PyTorch tensor")
     if any(is_torch(array) for array in named.values()):
         raise invalid("PyTorch tensors and other arrays are given together")
     described = device_array(named[first], first, stream)
@@ -349,7 +347,7 @@ def select_on_cuda(
     stream: int | None,
 ) -> Selection:
     if out is None:
-        raise invalid("out is not given; cu_seqlens is no PyTorch tensor, so there is nothing to make one with")
+        raise invalid("out is not given; it is required if cu_seqlens is not a PyTorch tensor")
     first = device_array(cu_seqlens, "cu_seqlens", stream)
     if stream is None:
         stream = first.stream or 0

@@ -53,7 +53,7 @@ def host_view(model: Model, images: Any) -> np.ndarray:
         if not isinstance(images, (list, tuple)) or not any(hasattr(part, "shape") for part in images):
             raise
         raise invalid(
-            f"images are a {type(images).__name__} of {len(images)}, which is no array; expected only"
+            f"images are a {type(images).__name__} of {len(images)}, which is not an array; expected only"
             f" {expected_shape(model)}: of the batches of a loader with labels give map(images for images, *_ in"
             f" loader) ({error})"
         ) from error
