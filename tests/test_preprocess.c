@@ -216,7 +216,7 @@ static void sizes_and_offsets(void **state)
         recipe.resize_width = recipe.resize_height = cases[i].edge;
         image.width = cases[i].width;
         image.height = cases[i].height;
-        assert_int_equal(rvit_image_prepare(&recipe, &image, NULL, &geometry), RVIT_OK);
+        assert_int_equal(rvit_image_prepare(&recipe, &image, NULL, NULL, &geometry), RVIT_OK);
         assert_int_equal(geometry.width, cases[i].to_width);
         assert_int_equal(geometry.height, cases[i].to_height);
         assert_int_equal(geometry.left, cases[i].left);

@@ -269,7 +269,7 @@ static rvit_status prepare(job *self, float *out)
     return self->recipe->processor == RVIT_PROCESSOR_HF_FLOAT ? prepare_float(self, out) : prepare_8bit(self, out);
 }
 
-rvit_status rvit_image_prepare(const rvit_image_recipe *given_recipe, const rvit_image *image, float *out,
+rvit_status rvit_image_prepare(const rvit_image_recipe *given_recipe, const rvit_image *image, const rvit_allocator *allocator, float *out,
                                rvit_image_geometry *out_geometry)
 {
     RVIT_ENTRY;
@@ -280,6 +280,8 @@ rvit_status rvit_image_prepare(const rvit_image_recipe *given_recipe, const rvit
     RVIT_TRY(rvit_image_recipe_check(&recipe));
     RVIT_TRY(rvit_image_check(&staged, MAX_SIDE));
     RVIT_TRY(rvit_image_find_geometry(&recipe, 1, &staged));
+    if (allocator != NULL && (allocator->allocate == NULL || allocator->release == NULL))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_image_prepare: allocator lacks allocate or release");
     if (out_geometry != NULL)
         RVIT_TRY(rvit_args_return(out_geometry, &staged.geometry, sizeof staged.geometry, "image geometry"));
     if (out == NULL)
@@ -295,7 +297,7 @@ rvit_status rvit_image_prepare(const rvit_image_recipe *given_recipe, const rvit
     rvit_image_set_reading(&staged);
     rvit_image_cover(&staged, staged.geometry.target_width, staged.geometry.target_height);
     rvit_alloc alloc;
-    rvit_alloc_init(&alloc, NULL);
+    rvit_alloc_init(&alloc, allocator);
     job self = {.recipe = &recipe, .staged = &staged, .alloc = &alloc};
     const rvit_status status = prepare(&self, out);
     for (int i = 0; i < self.n_memory; i++)

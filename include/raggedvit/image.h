@@ -129,14 +129,15 @@ typedef struct rvit_image_geometry {
 
 /* Prepares one image on the host. out: f32 [3, target_height, target_width], the values that rvit_preprocess
    computes, for rvit_patchify, for RVIT_INPUT_TENSOR or as a PLANAR_F32 image. NULL: the pixels are not
-   read, and data may be NULL. out_geometry: NULL or RVIT_IMAGE_GEOMETRY_INIT. Any number of threads may call it.
+   read, and data may be NULL. out_geometry: NULL or RVIT_IMAGE_GEOMETRY_INIT. allocator: for scratch memory during
+   the call; NULL: malloc. Any number of threads may call it.
 
    The image may have sides of up to 2^24 pixels, and a target of any size. INVALID_ARGUMENT: a size, a stride, the
    format or a field of the recipe is wrong, or the image is on a device. UNSUPPORTED: the image is too thin to be
    resized, or the processor does not support the recipe. OUT_OF_HOST_MEMORY: the function needs about the memory of
    the image and of the target. */
-RVIT_API RVIT_NODISCARD rvit_status rvit_image_prepare(const rvit_image_recipe *recipe, const rvit_image *image, float *out,
-                                                       rvit_image_geometry *out_geometry);
+RVIT_API RVIT_NODISCARD rvit_status rvit_image_prepare(const rvit_image_recipe *recipe, const rvit_image *image,
+                                                       const rvit_allocator *allocator, float *out, rvit_image_geometry *out_geometry);
 
 typedef struct rvit_images_args {
     size_t struct_size;

@@ -100,6 +100,22 @@ static void destroy_session(void *argument)
     rvit_session_destroy(((context *)argument)->session);
 }
 
+static rvit_status prepare_image(void *argument)
+{
+    context *c = argument;
+    static const uint8_t pixels[4 * 9 * 7];
+    static float out[3 * 5 * 5];
+    rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
+    rvit_image image = RVIT_IMAGE_INIT;
+    recipe.height = recipe.width = 5;
+    recipe.std[0] = recipe.std[1] = recipe.std[2] = 1;
+    image.data = pixels;
+    image.width = 9;
+    image.height = 7;
+    image.format = RVIT_IMAGE_RGBA8;
+    return rvit_image_prepare(&recipe, &image, &c->f.allocator, out, NULL);
+}
+
 static void every_allocation(void **state)
 {
     (void)state;
@@ -110,6 +126,8 @@ static void every_allocation(void **state)
     rvit_device_desc desc = H.desc;
     desc.allocator = &c->f.allocator;
     expect_ok(rvit_device_create(&desc, &c->device));
+    const allocation_trial image = {"rvit_image_prepare", prepare_image, nothing, c};
+    fail_every_allocation(&c->f, &image);
     const allocation_trial checkpoint = {"rvit_checkpoint_open", open_it, close_it, c};
     fail_every_allocation(&c->f, &checkpoint);
     rvit_tensor_desc descs[sizeof m->tensors / sizeof *m->tensors];

@@ -176,9 +176,9 @@ static int64_t place_of(int64_t stride, int32_t patch, int64_t first, int32_t gr
 static float *prepared(const call *c, const rvit_image *image, rvit_image_geometry *out_geometry)
 {
     *out_geometry = (rvit_image_geometry)RVIT_IMAGE_GEOMETRY_INIT;
-    expect_ok(rvit_image_prepare(&c->recipe, image, NULL, out_geometry));
+    expect_ok(rvit_image_prepare(&c->recipe, image, NULL, NULL, out_geometry));
     float *planes = scratch(12 * (size_t)out_geometry->target_width * (size_t)out_geometry->target_height);
-    expect_ok(rvit_image_prepare(&c->recipe, image, planes, NULL));
+    expect_ok(rvit_image_prepare(&c->recipe, image, NULL, planes, NULL));
     return planes;
 }
 
@@ -552,35 +552,37 @@ static void prepare_refusals(void **state)
     c.recipe.height = c.recipe.width = 32;
     rvit_image image = packed_image(RVIT_IMAGE_RGB8, 40, 30, 0), bad = image;
     float *out = scratch(12 * 32 * 32);
-    expect_status(rvit_image_prepare(NULL, &image, out, NULL), RVIT_INVALID_ARGUMENT, "image recipe");
-    expect_status(rvit_image_prepare(&c.recipe, NULL, out, NULL), RVIT_INVALID_ARGUMENT, "image");
-    expect_status(rvit_image_prepare(&c.recipe, &image, NULL, NULL), RVIT_INVALID_ARGUMENT, "out and out_geometry");
+    expect_status(rvit_image_prepare(NULL, &image, NULL, out, NULL), RVIT_INVALID_ARGUMENT, "image recipe");
+    expect_status(rvit_image_prepare(&c.recipe, NULL, NULL, out, NULL), RVIT_INVALID_ARGUMENT, "image");
+    expect_status(rvit_image_prepare(&c.recipe, &image, NULL, NULL, NULL), RVIT_INVALID_ARGUMENT, "out and out_geometry");
+    const rvit_allocator allocator = {0};
+    expect_status(rvit_image_prepare(&c.recipe, &image, &allocator, out, NULL), RVIT_INVALID_ARGUMENT, "allocator");
     bad.data = NULL;
-    expect_status(rvit_image_prepare(&c.recipe, &bad, out, NULL), RVIT_INVALID_ARGUMENT, "image: data is NULL");
+    expect_status(rvit_image_prepare(&c.recipe, &bad, NULL, out, NULL), RVIT_INVALID_ARGUMENT, "image: data is NULL");
     bad = image;
     bad.stride = 119;
-    expect_status(rvit_image_prepare(&c.recipe, &bad, out, NULL), RVIT_INVALID_ARGUMENT, "image: stride is 119");
+    expect_status(rvit_image_prepare(&c.recipe, &bad, NULL, out, NULL), RVIT_INVALID_ARGUMENT, "image: stride is 119");
     bad = image;
     bad.original_width = 39;
     bad.original_height = 30;
-    expect_status(rvit_image_prepare(&c.recipe, &bad, out, NULL), RVIT_INVALID_ARGUMENT, "a copy of 39 x 30");
+    expect_status(rvit_image_prepare(&c.recipe, &bad, NULL, out, NULL), RVIT_INVALID_ARGUMENT, "a copy of 39 x 30");
     bad.original_width = 80;
     bad.original_height = 0;
-    expect_status(rvit_image_prepare(&c.recipe, &bad, out, NULL), RVIT_INVALID_ARGUMENT, "a copy of 80 x 0");
+    expect_status(rvit_image_prepare(&c.recipe, &bad, NULL, out, NULL), RVIT_INVALID_ARGUMENT, "a copy of 80 x 0");
     bad = image;
     bad.width = 65535;
     bad.height = 1;
     bad.stride = 0;
     c.recipe.fit = RVIT_FIT_BORDER;
-    expect_status(rvit_image_prepare(&c.recipe, &bad, out, NULL), RVIT_UNSUPPORTED, "65535 x 1 pixels are too thin");
+    expect_status(rvit_image_prepare(&c.recipe, &bad, NULL, out, NULL), RVIT_UNSUPPORTED, "65535 x 1 pixels are too thin");
     bad.width = (1 << 24) + 1;
-    expect_status(rvit_image_prepare(&c.recipe, &bad, out, NULL), RVIT_INVALID_ARGUMENT, "expected sides of 1..16777216");
+    expect_status(rvit_image_prepare(&c.recipe, &bad, NULL, out, NULL), RVIT_INVALID_ARGUMENT, "expected sides of 1..16777216");
     c.recipe.processor = RVIT_PROCESSOR_HF_FLOAT;
-    expect_status(rvit_image_prepare(&c.recipe, &image, out, NULL), RVIT_UNSUPPORTED, "SQUASH");
+    expect_status(rvit_image_prepare(&c.recipe, &image, NULL, out, NULL), RVIT_UNSUPPORTED, "SQUASH");
     c.recipe.fit = RVIT_FIT_SQUASH;
-    expect_ok(rvit_image_prepare(&c.recipe, &image, out, NULL));
+    expect_ok(rvit_image_prepare(&c.recipe, &image, NULL, out, NULL));
     c.recipe.filter = RVIT_FILTER_LANCZOS;
-    expect_status(rvit_image_prepare(&c.recipe, &image, out, NULL), RVIT_UNSUPPORTED, "filter");
+    expect_status(rvit_image_prepare(&c.recipe, &image, NULL, out, NULL), RVIT_UNSUPPORTED, "filter");
 }
 
 /* Refusals name the image. */

@@ -18,7 +18,7 @@ bool preprocess_image(const rvit_image_recipe *recipe, const rvit_image *image, 
                       struct image_error *error)
 {
     static const char prefix[] = "image: ";
-    if (rvit_image_prepare(recipe, image, out, out_geometry) == RVIT_OK)
+    if (rvit_image_prepare(recipe, image, NULL, out, out_geometry) == RVIT_OK)
         return true;
     const char *text = rvit_status_detail();
     return image_fail(error, "%s", text + (strncmp(text, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0));

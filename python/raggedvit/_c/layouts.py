@@ -1267,7 +1267,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_pool": (c_int, [c_void_p, c_void_p], True),
     "rvit_attention_pool": (c_int, [c_void_p, c_void_p], True),
     "rvit_head": (c_int, [c_void_p, c_void_p], True),
-    "rvit_image_prepare": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p], True),
+    "rvit_image_prepare": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p, c_void_p], True),
     "rvit_images_write": (c_int, [c_void_p, c_void_p, c_int64, c_void_p], True),
     "rvit_images_table_size": (c_int64, [c_int32], False),
     "rvit_patchify": (c_int, [c_void_p, c_void_p], True),

@@ -155,7 +155,7 @@ class Recipe:
         image, geometry = new("rvit_image", height=height, width=width), new("rvit_image_geometry")
         recipe = self._struct()
         try:
-            library().rvit_image_prepare(ctypes.byref(recipe), ctypes.byref(image), None, ctypes.byref(geometry))
+            library().rvit_image_prepare(ctypes.byref(recipe), ctypes.byref(image), None, None, ctypes.byref(geometry))
         except RaggedVitError as error:
             return _unnumbered(error)
         return None
@@ -303,7 +303,7 @@ def prepare_one(pixels: NDArray[np.uint8], recipe: Recipe, out: NDArray[np.float
     image = new("rvit_image", data=pixels.ctypes.data, height=height, width=width, stride=pixels.strides[0])
     struct = recipe._struct()
     try:
-        library().rvit_image_prepare(ctypes.byref(struct), ctypes.byref(image), out.ctypes.data_as(FLOATS), None)
+        library().rvit_image_prepare(ctypes.byref(struct), ctypes.byref(image), None, out.ctypes.data_as(FLOATS), None)
     except RaggedVitError as error:
         raise _unnumbered(error) from None
 
