@@ -7,7 +7,7 @@
    device, in cu_seqlens. A forward is therefore recorded once and replayed with one dispatch,
    whatever the lengths, on CUDA, Vulkan or the CPU.
 
-   Three levels, each usable alone:
+   Three levels, each usable by itself:
      ops.h, prune.h, image.h   single ops on your own buffers and stream: rvit_attention, rvit_select, ...
      device.h                  a recorded program of ops: rvit_record_begin, rvit_program_launch
      model.h, session.h        a model and a session: from checkpoint and images to logits and kept tokens
