@@ -217,7 +217,7 @@ static expected compute(const backward_case *c, const batch *b, const backward_a
         p.terms = e.terms + t;
         attention_backward_f64(&p, e.exact[D_Q] + at, e.exact[D_K] + at, e.exact[D_V] + at, e.exact[D_KEY_BIAS] + t);
         p.terms = NULL;
-        /* The CPU computes with float32 alone. */
+        /* The CPU computes only in float32. */
         if (H.desc.backend == RVIT_BACKEND_CUDA && c->dtype != RVIT_F32)
             p.round = c->dtype == RVIT_F16 ? to_f16 : to_bf16;
         attention_backward_f32(&p, e.plain[D_Q] + at, e.plain[D_K] + at, e.plain[D_V] + at, e.plain[D_KEY_BIAS] + t);

@@ -305,7 +305,7 @@ static void match_long_in_windows(void **state)
     }
 }
 
-/* The layout alone, which match_check has seen to. */
+/* Only the layout: match_check has checked the rest. */
 static void judge_nothing(const match_case *c, side s, const match_result *found)
 {
     (void)c;

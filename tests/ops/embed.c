@@ -209,7 +209,7 @@ static void embed_takes_garbage(void **state)
         }
 }
 
-/* A row's bits are those of its image alone, wherever it lies. */
+/* A row has the same bits as in a batch with only its image, at any position. */
 static void embed_rows_stand_alone(void **state)
 {
     (void)state;
