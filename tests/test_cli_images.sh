@@ -44,7 +44,7 @@ rm "$folder/recipe/preprocessor_config.json"
 echo '{"architecture": "vit_small_patch16_rope_mixed_ape_224", "global_pool": "avg", "model_args": {
     "init_values": null, "act_layer": "quick_gelu", "embed_dim": 192, "num_heads": 3}}' >"$folder/recipe/config.json"
 in_recipe 3
-err "its rotary positions from the weights or the files beside them: set the timm name"
+err "its rotary positions from the weights or the files next to them: set the timm name"
 expect 4 inspect "$folder/recipe/model.safetensors"
 out '^  activation +quick GELU +config.json: model_args.act_layer$'
 in_recipe 0 --activation gelu --pool cls --position table --mean 0.5 --std 0.5

@@ -23,7 +23,7 @@ static void bare_files(void **state)
             "--heads, --activation, --eps, --pool, --position", "--architecture");
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     desc.architecture = "vit";
-    REFUSED(&desc, RVIT_UNSUPPORTED, "cannot determine the number of heads from the weights or the files beside them: set --heads,");
+    REFUSED(&desc, RVIT_UNSUPPORTED, "cannot determine the number of heads from the weights or the files next to them: set --heads,");
     desc.n_heads = 6;
     assert_int_equal(loaded(&desc).head_dim, 32);
     desc.architecture = "vit_of_nobody";
@@ -66,7 +66,7 @@ static void rope_ape(void **state)
     assert_int_equal(loaded(&desc).position, RVIT_POSITION_BOTH);
     desc.architecture = "deit3_small_patch16_224";
     desc.position = RVIT_POSITION_BOTH;
-    REFUSED(&desc, RVIT_UNSUPPORTED, "its rotary positions from the weights or the files beside them: set the timm name (--architecture)");
+    REFUSED(&desc, RVIT_UNSUPPORTED, "its rotary positions from the weights or the files next to them: set the timm name (--architecture)");
     desc.position = RVIT_POSITION_ROPE;
     REFUSED(&desc, RVIT_INVALID_ARGUMENT, "tensor 'pos_embed' is present, but positions are 'rotary' (given)");
     /* This architecture has learned frequencies, but the tensors are missing. */
@@ -120,7 +120,7 @@ static void no_table(void **state)
     drop(&scratch, (int)(get(&scratch, "pos_embed") - scratch.tensors));
     REFUSED(NULL, RVIT_UNSUPPORTED, "the number of heads", "whether positions are rotary, the image size", "--position, --image-size");
     write_config_file("config.json", "{\"architecture\":\"vit_small_patch16_rope_224\"}");
-    REFUSED(NULL, RVIT_UNSUPPORTED, "the image size from the weights or the files beside them: set --image-size");
+    REFUSED(NULL, RVIT_UNSUPPORTED, "the image size from the weights or the files next to them: set --image-size");
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     desc.image_size = 96;
     assert_int_equal(loaded(&desc).tokens, 37);

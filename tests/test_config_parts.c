@@ -202,7 +202,7 @@ static void attention_pooling(void **state)
     desc.eps = 1e-6f;
     desc.position = RVIT_POSITION_TABLE;
     REFUSED(&desc, RVIT_UNSUPPORTED,
-            "whether the attention pooling reads the prefix tokens from the weights or the files beside them: set --architecture");
+            "whether the attention pooling reads the prefix tokens from the weights or the files next to them: set --architecture");
     drop(&scratch, (int)(get(&scratch, "cls_token") - scratch.tensors));
     get(&scratch, "pos_embed")->shape[1]--;
     assert_int_equal(loaded(&desc).pooling, RVIT_POOLING_MAP);
@@ -216,7 +216,7 @@ static void attention_pooling(void **state)
     desc.position = RVIT_POSITION_TABLE;
     desc.activation = RVIT_ACTIVATION_SILU;
     REFUSED(&desc, RVIT_UNSUPPORTED,
-            "the activation of the attention pooling from the weights or the files beside them: set --architecture");
+            "the activation of the attention pooling from the weights or the files next to them: set --architecture");
 }
 
 /* Models with register tokens and without a position table may have no CLS token, so a file without one is valid. */

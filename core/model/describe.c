@@ -328,7 +328,7 @@ static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts,
     const rvit_fact_value *name = &facts->of[RVIT_FACT_ARCHITECTURE];
     rvit_unsupported_add(
         unsupported,
-        "cannot determine %s from the weights or the files beside them: set %s%sthe timm name (--architecture), or put the "
+        "cannot determine %s from the weights or the files next to them: set %s%sthe timm name (--architecture), or put the "
         "model's config.json beside it%s%s%s",
         what, options, used > 0 ? ", or " : "", name->known ? " (the name '" : "", name->known ? name->text : "",
         name->known ? "' does not say)" : "");

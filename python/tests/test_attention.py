@@ -56,7 +56,7 @@ class AttentionTest(unittest.TestCase):
             ("capacity is 50 rows", (qkv, [0, 60]), {}),
             ("cu_seqlens", (qkv, [1, 20]), {}),
             ("cu_seqlens is float64", (qkv, [0.0, 20.0]), {}),
-            ("no int32", (qkv, [0, 2**40]), {}),
+            ("not an int32", (qkv, [0, 2**40]), {}),
             ("cu_seqlens is", (qkv, np.zeros(0, np.int32)), {}),
             ("longer|max_len|30", (qkv, cu), {"max_len": 20}),
             ("head_dim is 60", (np.ascontiguousarray(qkv[..., :60]), cu), {}),

@@ -178,7 +178,7 @@ class DescribedTest(unittest.TestCase):
             lambda a: raggedvit.select(a, x=qkv[:, 0, 0], keep=0.5),
         ):
             for value in (Raises(), qkv.view(Nowhere)):
-                self.assertRaisesRegex(RaggedVitError, "does not say where it lies", call, value)
+                self.assertRaisesRegex(RaggedVitError, "does not give its address", call, value)
 
 
 def dl_tensor(code=2, bits=32, lanes=1, device_type=1, shape=None, strides=None, **fields):

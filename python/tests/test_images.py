@@ -379,7 +379,7 @@ class ModelTest(unittest.TestCase):
                 '{"architecture": "deit_tiny_patch16_224", "pretrained_cfg": {"interpolation": "lanczos"}}'
             )
             model = raggedvit.Model(path, device="cpu", n_threads=1)
-            self.fails(Status.UNSUPPORTED, "in a way that is not known here", model.classify, [self.tiles[0]])
+            self.fails(Status.UNSUPPORTED, "in a way that is not supported", model.classify, [self.tiles[0]])
 
 
 if __name__ == "__main__":

@@ -142,11 +142,11 @@ class SaveTest(support.Case):
         fails(Status.INVALID_ARGUMENT, "ends in .safetensors", raggedvit.save, module, folder / "model.pt")
         fails(Status.BAD_FILE, "cannot be written", raggedvit.save, module, folder / "nowhere" / "a.safetensors")
         os.mkfifo(folder / "pipe.safetensors")
-        fails(Status.INVALID_ARGUMENT, "exists and is no file", raggedvit.save, module, folder / "pipe.safetensors")
+        fails(Status.INVALID_ARGUMENT, "exists and is not a file", raggedvit.save, module, folder / "pipe.safetensors")
         fails(Status.INVALID_ARGUMENT, "expected an image processor", raggedvit.save, module, self.path, processor=3)
         fails(Status.UNSUPPORTED, "module: blocks.0.attn.q_norm", raggedvit.save, timm_module(qk_norm=True), self.path)
         (folder / "config.json").write_text("{}")
-        fails(Status.INVALID_ARGUMENT, "config.json lies beside it", raggedvit.save, module, self.path)
+        fails(Status.INVALID_ARGUMENT, "config.json is next to it", raggedvit.save, module, self.path)
 
 
 def wanted_type(module):

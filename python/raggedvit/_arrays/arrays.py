@@ -105,7 +105,7 @@ def integers(argument: str, value: Any) -> np.ndarray:
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise invalid(f"{argument} is {array.dtype} {list(array.shape)}; expected int32 in one dimension")
     if array.size and (int(array.max()) > INT32_MAX or int(array.min()) < -INT32_MAX - 1):
-        raise invalid(f"{argument} has an entry that is no int32")
+        raise invalid(f"{argument} has an entry that is not an int32")
     return np.require(array, np.int32, "CA")
 
 
@@ -170,7 +170,7 @@ def on_cuda(array: Any) -> bool:
         device = getattr(array, "__dlpack_device__", None)
         return device is not None and int(device()[0]) in (DLPACK_CUDA, DLPACK_CUDA_MANAGED)
     except Exception as error:  # raised by the array's own code
-        raise invalid(f"a {type(array).__name__} does not say where it lies: {reason(error)}") from error
+        raise invalid(f"a {type(array).__name__} does not give its address: {reason(error)}") from error
 
 
 def device_array(array: Any, argument: str, stream: int | None = None) -> DeviceArray:

@@ -85,11 +85,11 @@ def save(module: torch.nn.Module, path: str | os.PathLike[str], *, processor: An
     if not base.endswith(".safetensors"):
         raise invalid(f"path is {target}; expected a name that ends in .safetensors")
     if os.path.lexists(target) and not os.path.isfile(target):
-        raise invalid(f"path is {target}, which exists and is no file")
+        raise invalid(f"path is {target}, which exists and is not a file")
     for name in OVERRIDES:
         if os.path.lexists(os.path.join(folder, name)):
             raise invalid(
-                f"path is {target}, but {name} lies beside it and would override the file's metadata; choose another"
+                f"path is {target}, but {name} is next to it and would override the file's metadata; choose another"
                 " folder"
             )
     lib, facts = library(), modules.read(module)

@@ -50,7 +50,7 @@ def attention(named: dict[str, Any], scale: float | None, max_len: int | None, s
     cu_seqlens = named["cu_seqlens"]
     if qkv.device.type == "cpu" and cu_seqlens.dtype in (torch.int64, torch.int16, torch.uint8):
         if cu_seqlens.numel() and is_direct([cu_seqlens]) and int(cu_seqlens.max()) > 2**31 - 1:
-            raise invalid("cu_seqlens has an entry that is no int32")
+            raise invalid("cu_seqlens has an entry that is not an int32")
         named["cu_seqlens"] = cu_seqlens.to(torch.int32)
     tensors = [array for array in named.values() if is_torch(array)]
     if wants_grad(*tensors):

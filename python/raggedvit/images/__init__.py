@@ -101,12 +101,12 @@ class Recipe:
         if fit == "other" or filter not in ("bilinear", "bicubic"):
             raise RaggedVitError(
                 Status.UNSUPPORTED,
-                "the model's files ask for images to be prepared in a way that is not known here; set model.recipe",
+                "the model's files ask for images to be prepared in a way that is not supported; set model.recipe",
             )
         if not info.std[0] > 0:
             raise RaggedVitError(
                 Status.UNSUPPORTED,
-                "no file beside the model tells the mean and the standard deviation of its images; "
+                "no file next to the model has the mean and the standard deviation of its images; "
                 "set model.recipe, or give normalised images",
             )
         size = (info.resize_height, info.resize_width)
