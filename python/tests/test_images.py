@@ -369,7 +369,7 @@ class ModelTest(unittest.TestCase):
             model = raggedvit.Model(path, device="cpu", n_threads=1)
             self.fails(
                 Status.UNSUPPORTED,
-                "tells the mean and the standard deviation.*set model.recipe",
+                "has the mean and the standard deviation.*set model.recipe",
                 model.classify,
                 [self.tiles[0]],
             )
