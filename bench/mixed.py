@@ -13,7 +13,7 @@ of vit-pytorch's issue 347: 512 images 16 pixels high and 32 to 80 wide.
 torchvision's resize of pinned images on the GPU and the packed forward. `images_error` compares with the rows of transformers' processor,
 whose values are ordered differently within a patch. `from_host_ms` is from float32 patches to logits, both on the host, by
 Model.prepare(inputs="patches") from Python and by PyTorch's copy and forward; all other times are from patches in device memory.
-`single_runs_equal`: each image has the same bits in the batch as alone in the same session. `kernels`, with --kernels: microseconds of a
+`single_runs_equal`: each image has the same bits in the batch as by itself in the same session. `kernels`, with --kernels: microseconds of a
 run by kernel.
 """
 
@@ -106,7 +106,7 @@ def relative(got, wanted):
 
 
 def single_runs(torch, naflex, model, batch):
-    """Runs a batch, and each of its images alone, in one session. Returns the logits of both."""
+    """Runs a batch, and each of its images by itself, in one session. Returns the logits of both."""
     given = model.context.empty(batch.bounds[-1], batch.patches.shape[1], dtype=torch.float32)
     given.copy_(batch.patches)
     session = naflex.PackedSession("", model, given, batch.grids)

@@ -280,6 +280,11 @@ rvit_status rvit_image_prepare(const rvit_image_recipe *given_recipe, const rvit
     RVIT_TRY(rvit_image_recipe_check(&recipe));
     RVIT_TRY(rvit_image_check(&staged, MAX_SIDE));
     RVIT_TRY(rvit_image_find_geometry(&recipe, 1, &staged));
+    /* Each output of NEAREST follows from the one before it, so the time grows with the side and not with the target. */
+    const int64_t longest = staged.geometry.width > staged.geometry.height ? staged.geometry.width : staged.geometry.height;
+    if (recipe.filter == RVIT_FILTER_NEAREST && longest > (int64_t)RVIT_IMAGE_MAX_TARGET * RVIT_IMAGE_MAX_SIDE)
+        return rvit_fail(RVIT_UNSUPPORTED, "image: %d x %d pixels are too thin for NEAREST: a side would have %lld pixels after resizing",
+                         (int)staged.image.width, (int)staged.image.height, (long long)longest);
     if (allocator != NULL && (allocator->allocate == NULL || allocator->release == NULL))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_image_prepare: allocator lacks allocate or release");
     if (out_geometry != NULL)

@@ -132,8 +132,9 @@ typedef struct rvit_image_geometry {
    read, and data may be NULL. out_geometry: NULL or RVIT_IMAGE_GEOMETRY_INIT. allocator: for scratch memory during
    the call; NULL: malloc. Any number of threads may call it.
 
-   The image may have sides of up to 2^24 pixels, and a target of any size. INVALID_ARGUMENT: a size, a stride, the
-   format or a field of the recipe is wrong, or the image is on a device. UNSUPPORTED: the image is too thin to be
+   The image may have sides of up to 2^24 pixels. The sides of a target need not be multiples of a patch size; they
+   are at most 16384. INVALID_ARGUMENT: a size, a stride, the format or a field of the recipe is wrong, or the image
+   is on a device. UNSUPPORTED: the image is too thin to be
    resized, or the processor does not support the recipe. OUT_OF_HOST_MEMORY: the function needs about the memory of
    the image and of the target. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_image_prepare(const rvit_image_recipe *recipe, const rvit_image *image,

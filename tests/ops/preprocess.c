@@ -520,7 +520,7 @@ static void preprocess_planar(void **state)
     run_planar(RVIT_IMAGE_PLANAR_F16, RVIT_F32, 1);
 }
 
-/* A smaller copy gets the geometry of its original: 500 x 375 pixels become 341 x 256, 62 x 46 alone would become 345 x 256. */
+/* A smaller copy gets the geometry of its original: 500 x 375 pixels become 341 x 256, 62 x 46 would become 345 x 256. */
 static void preprocess_copies(void **state)
 {
     (void)state;
@@ -575,7 +575,15 @@ static void prepare_refusals(void **state)
     bad.stride = 0;
     c.recipe.fit = RVIT_FIT_BORDER;
     expect_status(rvit_image_prepare(&c.recipe, &bad, NULL, out, NULL), RVIT_UNSUPPORTED, "65535 x 1 pixels are too thin");
-    bad.width = (1 << 24) + 1;
+    bad.width = 1 << 24;
+    c.recipe.fit = RVIT_FIT_CROP;
+    c.recipe.filter = RVIT_FILTER_NEAREST;
+    c.recipe.height = c.recipe.width = c.recipe.resize_height = c.recipe.resize_width = 128;
+    expect_status(rvit_image_prepare(&c.recipe, &bad, NULL, out, NULL), RVIT_UNSUPPORTED, "too thin for NEAREST");
+    c.recipe.fit = RVIT_FIT_BORDER;
+    c.recipe.filter = RVIT_FILTER_BICUBIC;
+    c.recipe.height = c.recipe.width = c.recipe.resize_height = c.recipe.resize_width = 32;
+    bad.width++;
     expect_status(rvit_image_prepare(&c.recipe, &bad, NULL, out, NULL), RVIT_INVALID_ARGUMENT, "expected sides of 1..16777216");
     c.recipe.processor = RVIT_PROCESSOR_HF_FLOAT;
     expect_status(rvit_image_prepare(&c.recipe, &image, NULL, out, NULL), RVIT_UNSUPPORTED, "SQUASH");
