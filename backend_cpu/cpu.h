@@ -5,10 +5,10 @@
 #ifndef RVIT_CPU_H
 #define RVIT_CPU_H
 
-#include <pthread.h>
 #include <string.h>
 
 #include "backend_cpu/kernels.h"
+#include "core/base/os.h"
 #include "core/base/resample.h"
 #include "core/contract/backend.h"
 
@@ -29,7 +29,7 @@ typedef struct rvit_cpu_device {
     rvit_cpu_kernels chosen;
     rvit_cpu_thread_pool *pool;
     float *scratch; /* [threads of the pool, RVIT_CPU_SCRATCH_FLOATS] */
-    pthread_mutex_t lock;
+    rvit_mutex lock;
     rvit_cpu_split splits[RVIT_CPU_SPLITS]; /* the most recent ones */
     uint32_t next_split;
     const rvit_op_hints *hints; /* of the op that is running */

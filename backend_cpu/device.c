@@ -1,35 +1,10 @@
 /* CPU devices: name, kernels, supported ops; and the backend's function table. */
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backend_cpu/cpu.h"
 #include "backend_cpu/tables.h"
 #include "core/base/system.h"
-
-/* The value of the first "model name" line of /proc/cpuinfo. */
-static void read_cpu_name(char *name, size_t size)
-{
-    snprintf(name, size, "CPU");
-    char text[4096];
-    const int file = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-        return;
-    const ssize_t length = read(file, text, sizeof text - 1);
-    close(file);
-    if (length <= 0)
-        return;
-    text[length] = '\0';
-    const char *line = strstr(text, "model name");
-    const char *value = line == NULL ? NULL : strchr(line, ':');
-    if (value == NULL)
-        return;
-    value += 1 + strspn(value + 1, " \t");
-    const size_t n = strcspn(value, "\n");
-    if (n > 0)
-        snprintf(name, size, "%.*s", (int)n, value);
-}
 
 /* CBLAS is used by the vector tier only. */
 static int wants_cblas(rvit_tier tier, int oracle)
@@ -83,9 +58,8 @@ static void describe(rvit_device_info *info, rvit_tier tier, int oracle, const r
     info->is_software = 0;
     info->kind = RVIT_DEVICE_KIND_CPU;
     info->memory_free = free_memory(NULL);
-    const int64_t pages = sysconf(_SC_PHYS_PAGES), page_size = sysconf(_SC_PAGESIZE);
-    info->memory_size = pages > 0 && page_size > 0 ? pages * page_size : 0;
-    read_cpu_name(info->name, sizeof info->name);
+    info->memory_size = rvit_total_memory();
+    rvit_cpu_name(info->name, sizeof info->name);
     if (oracle)
         snprintf(info->driver, sizeof info->driver, "float64 reference");
     else if (wants_cblas(tier, oracle))
@@ -119,7 +93,7 @@ static void device_destroy(rvit_device *base)
     rvit_alloc_copy(&alloc, &base->alloc);
     rvit_cpu_pool_destroy(&alloc, device->pool);
     rvit_alloc_free(&alloc, device->scratch);
-    pthread_mutex_destroy(&device->lock);
+    rvit_mutex_destroy(&device->lock);
     rvit_alloc_free(&alloc, device);
 }
 
@@ -156,7 +130,7 @@ static rvit_status device_create(const rvit_device_desc *desc, const rvit_alloc 
     rvit_cpu_device *device = rvit_alloc_new(&own, sizeof *device);
     RVIT_TRY_MEMORY(device);
     rvit_alloc_copy(&device->base.alloc, &own);
-    pthread_mutex_init(&device->lock, NULL);
+    rvit_mutex_init(&device->lock);
     const rvit_status status = open_device(device, desc, desc->tier == RVIT_TIER_AUTO ? RVIT_TIER_SUBGROUP : desc->tier);
     if (status != RVIT_OK) {
         device_destroy(&device->base);

@@ -269,9 +269,9 @@ rvit_status rvit_cpu_arrange_weight(rvit_stream *stream, rvit_op *op)
     const int panels = has_panels(device, a);
     if (device->oracle || (!panels && (device->use_cblas || rvit_is_quantized(a->dtype))))
         return RVIT_OK;
-    pthread_mutex_lock(&device->lock);
+    rvit_mutex_lock(&device->lock);
     op->hints.arranged = (panels ? device->kernels->arrange_panels : device->kernels->arrange)(
         rvit_cpu_at(a->weight), rvit_linear_columns(a), a->in_features, a->dtype, rvit_cpu_scratch(device, 0));
-    pthread_mutex_unlock(&device->lock);
+    rvit_mutex_unlock(&device->lock);
     return RVIT_OK;
 }

@@ -25,10 +25,10 @@ static void count(rvit_stream *stream, const rvit_op *ops, int32_t n_ops)
 rvit_status rvit_cpu_stream_enqueue(rvit_stream *stream, const rvit_op *ops, int32_t n_ops)
 {
     rvit_cpu_device *device = (rvit_cpu_device *)stream->device;
-    pthread_mutex_lock(&device->lock);
+    rvit_mutex_lock(&device->lock);
     for (int32_t i = 0; i < n_ops; i++)
         rvit_cpu_run_op(device, &ops[i]);
-    pthread_mutex_unlock(&device->lock);
+    rvit_mutex_unlock(&device->lock);
     count(stream, ops, n_ops);
     return RVIT_OK;
 }
@@ -44,7 +44,7 @@ rvit_status rvit_cpu_program_launch(rvit_program *base, rvit_stream *stream, con
 {
     rvit_cpu_program *program = (rvit_cpu_program *)base;
     rvit_cpu_device *device = (rvit_cpu_device *)stream->device;
-    pthread_mutex_lock(&device->lock);
+    rvit_mutex_lock(&device->lock);
     for (int32_t i = 0; i < program->n_ops; i += program->fused[i].length) {
         const rvit_op *op = &program->ops[i];
         if (program->fused[i].length > 1)
@@ -52,7 +52,7 @@ rvit_status rvit_cpu_program_launch(rvit_program *base, rvit_stream *stream, con
         else
             rvit_cpu_run_op(device, op->by_launch ? ops++ : op);
     }
-    pthread_mutex_unlock(&device->lock);
+    rvit_mutex_unlock(&device->lock);
     count(stream, program->ops, program->n_ops);
     return RVIT_OK;
 }

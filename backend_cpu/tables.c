@@ -1,16 +1,15 @@
 /* The kernel tables: detects the processor's features and puts each table together. */
 #include "backend_cpu/tables.h"
 
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 #if defined(__x86_64__) && defined(__LP64__)
 #include <cpuid.h>
-#include <sys/syscall.h>
 #define X86 1
 #else
 #define X86 0
 #endif
+
+#include "core/base/system.h"
 
 const rvit_cpu_kernels *rvit_cpu_extra_kernels;
 
@@ -20,17 +19,6 @@ static uint64_t saved_by_system(void)
     uint32_t low, high;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return (uint64_t)high << 32 | low;
-}
-
-/* Linux grants AMX to a process on request, unless its alternate signal stack is too small. Other systems need no request. */
-static int request_tiles(void)
-{
-#if defined(__linux__) && defined(SYS_arch_prctl)
-    enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
-    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0 ? 0 : errno;
-#else
-    return ENOSYS;
-#endif
 }
 #endif
 
@@ -59,7 +47,7 @@ rvit_cpu_features rvit_cpu_detect_features(int request_amx)
     }
     features.amx = features.avx512_bf16 && has_tiles;
     if (features.amx && request_amx)
-        features.amx_error = request_tiles();
+        features.amx_error = rvit_allow_amx();
 #endif
     return features;
 }

@@ -4,15 +4,10 @@
    have taken, so a thread that sleeps through a region delays nothing. In the child of a fork the threads do not exist: the caller runs
    every chunk, and no thread is woken or joined. */
 #include <stdatomic.h>
-#include <time.h>
-#include <unistd.h>
-#if !defined(__x86_64__)
-#include <sched.h>
-#endif
 
 #include "backend_cpu/cpu.h"
 #include "backend_cpu/spin.h"
-#include "core/base/process.h"
+#include "core/base/os.h"
 
 struct rvit_cpu_thread_pool {
     /* The current region, which the caller writes while no chunk is left. A thread reads it between taking a chunk and counting it as
@@ -27,17 +22,17 @@ struct rvit_cpu_thread_pool {
     atomic_int caller_sleeps;
     _Alignas(64) atomic_int sleepers;
     atomic_int stop;
-    pthread_mutex_t mutex;
-    pthread_cond_t finished;
-    int n_threads; /* including the caller */
-    pid_t process; /* the process that the threads belong to */
+    rvit_mutex mutex;
+    rvit_condition finished;
+    int n_threads;   /* including the caller */
+    int64_t process; /* the process that the threads belong to */
     struct rvit_cpu_worker {
         _Alignas(64) atomic_int remaining; /* chunks of its share that no thread has taken; 0 or less: none */
         int32_t end;                       /* of its share */
         int32_t asleep;                    /* guarded by the mutex */
         rvit_cpu_thread_pool *pool;
-        pthread_cond_t work;
-        pthread_t thread;
+        rvit_condition work;
+        rvit_thread thread;
         int index;
         rvit_cpu_spin spin;
     } workers[]; /* the first is the caller */
@@ -48,7 +43,7 @@ static void pause_briefly(void)
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #else
-    sched_yield();
+    rvit_thread_yield();
 #endif
 }
 
@@ -59,9 +54,7 @@ enum { LOOKS = 32 };
 static int may_look_again(rvit_cpu_spin *spin, int *looks)
 {
     if ((*looks)++ % LOOKS == 0) {
-        struct timespec time;
-        clock_gettime(CLOCK_MONOTONIC, &time);
-        if (!rvit_cpu_spin_goes_on(spin, (int64_t)time.tv_sec * 1000000000 + time.tv_nsec))
+        if (!rvit_cpu_spin_goes_on(spin, rvit_nanoseconds()))
             return 0;
     }
     pause_briefly();
@@ -96,9 +89,9 @@ static int run_chunks(rvit_cpu_thread_pool *pool, int thread)
         for (int i = 1; i < pool->n_threads; i++)
             done += run_share(pool, &pool->workers[(thread + i) % pool->n_threads], thread);
     if (atomic_fetch_sub(&pool->unfinished, done) == done && atomic_load(&pool->caller_sleeps)) {
-        pthread_mutex_lock(&pool->mutex);
-        pthread_cond_signal(&pool->finished);
-        pthread_mutex_unlock(&pool->mutex);
+        rvit_mutex_lock(&pool->mutex);
+        rvit_condition_signal(&pool->finished);
+        rvit_mutex_unlock(&pool->mutex);
     }
     return done;
 }
@@ -120,14 +113,14 @@ static void *worker_main(void *argument)
                 spin.start = -1;
             }
         } while (may_look_again(&spin, &looks));
-        pthread_mutex_lock(&pool->mutex);
+        rvit_mutex_lock(&pool->mutex);
         worker->asleep = 1;
         atomic_fetch_add(&pool->sleepers, 1);
         while (atomic_load(&worker->remaining) <= 0 && !atomic_load(&pool->stop))
-            pthread_cond_wait(&worker->work, &pool->mutex);
+            rvit_condition_wait(&worker->work, &pool->mutex);
         atomic_fetch_sub(&pool->sleepers, 1);
         worker->asleep = 0;
-        pthread_mutex_unlock(&pool->mutex);
+        rvit_mutex_unlock(&pool->mutex);
         if (atomic_load(&pool->stop))
             return NULL;
     }
@@ -142,11 +135,11 @@ static int32_t share_begin(const rvit_cpu_thread_pool *pool, int thread)
 /* Wakes the sleepers that have a share. */
 static void wake(rvit_cpu_thread_pool *pool)
 {
-    pthread_mutex_lock(&pool->mutex);
+    rvit_mutex_lock(&pool->mutex);
     for (int i = 1; i < pool->n_threads; i++)
         if (pool->workers[i].asleep && atomic_load(&pool->workers[i].remaining) > 0)
-            pthread_cond_signal(&pool->workers[i].work);
-    pthread_mutex_unlock(&pool->mutex);
+            rvit_condition_signal(&pool->workers[i].work);
+    rvit_mutex_unlock(&pool->mutex);
 }
 
 void rvit_cpu_pool_run(rvit_cpu_thread_pool *pool, int64_t n, int64_t grain, rvit_cpu_range_fn fn, void *context)
@@ -177,7 +170,7 @@ void rvit_cpu_pool_run(rvit_cpu_thread_pool *pool, int64_t n, int64_t grain, rvi
         worker->end = end;
         atomic_store_explicit(&worker->remaining, end - begin, i > 0 ? memory_order_release : memory_order_seq_cst);
     }
-    if (atomic_load(&pool->sleepers) > 0 && pool->process == getpid())
+    if (atomic_load(&pool->sleepers) > 0 && pool->process == rvit_process_id())
         wake(pool);
     run_chunks(pool, 0);
     rvit_cpu_spin *spin = &pool->workers[0].spin;
@@ -188,12 +181,12 @@ void rvit_cpu_pool_run(rvit_cpu_thread_pool *pool, int64_t n, int64_t grain, rvi
             return;
         }
     } while (may_look_again(spin, &looks));
-    pthread_mutex_lock(&pool->mutex);
+    rvit_mutex_lock(&pool->mutex);
     atomic_store(&pool->caller_sleeps, 1);
     while (atomic_load(&pool->unfinished) > 0)
-        pthread_cond_wait(&pool->finished, &pool->mutex);
+        rvit_condition_wait(&pool->finished, &pool->mutex);
     atomic_store(&pool->caller_sleeps, 0);
-    pthread_mutex_unlock(&pool->mutex);
+    rvit_mutex_unlock(&pool->mutex);
 }
 
 int64_t rvit_cpu_grain(const rvit_cpu_thread_pool *pool, int64_t n, int64_t min)
@@ -218,16 +211,16 @@ rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, int usable, r
 {
     rvit_cpu_thread_pool *pool = rvit_alloc_new(alloc, sizeof *pool + (size_t)n_threads * sizeof pool->workers[0]);
     RVIT_TRY_MEMORY(pool);
-    pthread_mutex_init(&pool->mutex, NULL);
-    pthread_cond_init(&pool->finished, NULL);
+    rvit_mutex_init(&pool->mutex);
+    rvit_condition_init(&pool->finished);
     rvit_cpu_spin_init(&pool->workers[0].spin, n_threads, usable);
     pool->n_threads = 1;
-    pool->process = getpid();
+    pool->process = rvit_process_id();
     for (int i = 1; i < n_threads; i++) {
         struct rvit_cpu_worker *worker = &pool->workers[i];
         worker->pool = pool;
         worker->index = i;
-        pthread_cond_init(&worker->work, NULL);
+        rvit_condition_init(&worker->work);
         rvit_cpu_spin_init(&worker->spin, n_threads, usable);
         if (rvit_thread_start(&worker->thread, worker_main, worker) != 0) {
             rvit_log(RVIT_LOG_WARNING, "cpu: the system refused more threads; continuing with %d of %d", i, n_threads);
@@ -241,24 +234,24 @@ rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, int usable, r
 
 static void end_threads(rvit_cpu_thread_pool *pool)
 {
-    pthread_mutex_lock(&pool->mutex);
+    rvit_mutex_lock(&pool->mutex);
     atomic_store(&pool->stop, 1);
     for (int i = 1; i < pool->n_threads; i++)
-        pthread_cond_signal(&pool->workers[i].work);
-    pthread_mutex_unlock(&pool->mutex);
+        rvit_condition_signal(&pool->workers[i].work);
+    rvit_mutex_unlock(&pool->mutex);
     for (int i = 1; i < pool->n_threads; i++) {
-        pthread_join(pool->workers[i].thread, NULL);
-        pthread_cond_destroy(&pool->workers[i].work);
+        rvit_thread_join(pool->workers[i].thread);
+        rvit_condition_destroy(&pool->workers[i].work);
     }
-    pthread_cond_destroy(&pool->finished);
-    pthread_mutex_destroy(&pool->mutex);
+    rvit_condition_destroy(&pool->finished);
+    rvit_mutex_destroy(&pool->mutex);
 }
 
 void rvit_cpu_pool_destroy(rvit_alloc *alloc, rvit_cpu_thread_pool *pool)
 {
     if (pool == NULL)
         return;
-    if (pool->process == getpid())
+    if (pool->process == rvit_process_id())
         end_threads(pool);
     rvit_alloc_free(alloc, pool);
 }

@@ -6,12 +6,11 @@
 #ifndef RVIT_CU_H
 #define RVIT_CU_H
 
-#include <pthread.h>
-
 #include "backend_cuda/driver.h"
 #include "backend_cuda/linear_choose.h"
 #include "backend_cuda/params.h"
 #include "backend_cuda/tile.h"
+#include "core/base/os.h"
 #include "core/contract/backend.h"
 
 typedef enum rvit_cu_kernel {
@@ -117,7 +116,7 @@ typedef struct rvit_cu_program {
     CUgraph source; /* graph was instantiated from it; kept while nodes are updated, else NULL */
     rvit_cu_node nodes[RVIT_CU_MAX_NODES];
     int32_t n_nodes;
-    pthread_mutex_t lock; /* of graph and nodes: several threads may launch a program, but a graph only one at a time */
+    rvit_mutex lock; /* of graph and nodes: several threads may launch a program, but a graph only one at a time */
 } rvit_cu_program;
 
 static inline rvit_cu_device *rvit_cu_device_of(const rvit_device *device)

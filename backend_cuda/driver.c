@@ -1,12 +1,11 @@
 /* Opens the CUDA driver and maps its results to statuses. */
 #include "backend_cuda/driver.h"
 
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/process.h"
+#include "core/base/os.h"
 
 #define LIBRARY "libcuda.so.1"
 
@@ -20,7 +19,7 @@ enum { N_FUNCTIONS = (int)(sizeof names / sizeof names[0]), N_NEEDED = 0 RVIT_CU
 _Static_assert(sizeof(rvit_cu_driver) == N_FUNCTIONS * sizeof(void (*)(void)), "one function pointer for each name");
 _Static_assert(sizeof(void *) == sizeof(void (*)(void)), "dlsym gives functions as object pointers");
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static rvit_once once = RVIT_ONCE_INIT;
 static rvit_cu_driver opened;
 static rvit_status opened_status;
 static char opened_detail[256];
@@ -61,7 +60,7 @@ static void open_driver(void)
 
 rvit_status rvit_cu_driver_open(const rvit_cu_driver **out_driver)
 {
-    pthread_once(&once, open_driver);
+    rvit_once_run(&once, open_driver);
     if (opened_status != RVIT_OK)
         return rvit_fail(opened_status, "%s", opened_detail);
     *out_driver = &opened;

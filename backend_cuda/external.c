@@ -1,6 +1,4 @@
 /* Memory and semaphores that other APIs export by file descriptor. */
-#include <unistd.h>
-
 #include "backend_cuda/cu.h"
 
 /* Drivers differ in the result they give for a wrong kind of descriptor. */
@@ -24,7 +22,7 @@ rvit_status rvit_cu_import_memory(const rvit_cu_device *device, const rvit_exter
     RVIT_TRY(rvit_handle_copy("external memory", memory->handle_type, memory->handle, &desc.handle.fd));
     CUresult result = driver->cuImportExternalMemory(&buffer->external, &desc);
     if (result != CUDA_SUCCESS) {
-        (void)close(desc.handle.fd);
+        rvit_os_handle_close(desc.handle.fd);
         return import_failed(driver, result, "cuImportExternalMemory", (int)memory->handle);
     }
     const CUDA_EXTERNAL_MEMORY_BUFFER_DESC range = {.offset = (unsigned long long)memory->offset, .size = (unsigned long long)size};
@@ -35,7 +33,7 @@ rvit_status rvit_cu_import_memory(const rvit_cu_device *device, const rvit_exter
         return rvit_cu_fail(driver, result, "cuExternalMemoryGetMappedBuffer");
     }
     buffer->base.address = pointer;
-    (void)close((int)memory->handle);
+    rvit_os_handle_close(memory->handle);
     return RVIT_OK;
 }
 
@@ -48,11 +46,11 @@ static rvit_status import_semaphore(const rvit_cu_device *device, const rvit_sem
     CUexternalSemaphore semaphore = NULL;
     const CUresult result = device->driver->cuImportExternalSemaphore(&semaphore, &desc);
     if (result != CUDA_SUCCESS) {
-        (void)close(desc.handle.fd);
+        rvit_os_handle_close(desc.handle.fd);
         return import_failed(device->driver, result, "cuImportExternalSemaphore", (int)requested->handle);
     }
     *out_native = (uint64_t)(uintptr_t)semaphore;
-    (void)close((int)requested->handle);
+    rvit_os_handle_close(requested->handle);
     return RVIT_OK;
 }
 

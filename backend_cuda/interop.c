@@ -3,7 +3,7 @@
 
 #include "backend_cuda/cu.h"
 #include "core/base/entry.h"
-#include "core/base/process.h"
+#include "core/base/os.h"
 
 rvit_status rvit_cuda_device_create(void *context, const rvit_allocator *allocator, rvit_device **out_device)
 {

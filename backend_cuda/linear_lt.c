@@ -5,10 +5,9 @@
    backend's own kernels. */
 #include "backend_cuda/cu.h"
 #include "backend_cuda/linear_lt.h"
-#include "core/base/process.h"
+#include "core/base/os.h"
 
 #include <string.h>
-#include <time.h>
 
 static const char *const names[] = {
     "cublasLtCreate",
@@ -52,7 +51,7 @@ typedef struct lt_choice {
 } lt_choice;
 
 struct rvit_cu_lt {
-    pthread_mutex_t lock;
+    rvit_mutex lock;
     int tried;
     void *handle;
     lt_functions functions;
@@ -73,7 +72,7 @@ rvit_status rvit_cu_lt_open(rvit_cu_device *device)
 {
     device->lt = rvit_alloc_new(&device->base.alloc, sizeof *device->lt);
     RVIT_TRY_MEMORY(device->lt);
-    pthread_mutex_init(&device->lt->lock, NULL);
+    rvit_mutex_init(&device->lt->lock);
     return RVIT_OK;
 }
 
@@ -84,7 +83,7 @@ void rvit_cu_lt_close(rvit_cu_device *device, int entered)
         return;
     if (lt->handle != NULL && entered)
         (void)lt->functions.cublasLtDestroy(lt->handle);
-    pthread_mutex_destroy(&lt->lock);
+    rvit_mutex_destroy(&lt->lock);
     rvit_alloc_free(&device->base.alloc, lt);
     device->lt = NULL;
 }
@@ -112,12 +111,12 @@ static int is_open(rvit_cu_queue *queue)
 {
     rvit_cu_lt *lt = queue->device->lt;
     if (!queue->checked_lt) {
-        pthread_mutex_lock(&lt->lock);
+        rvit_mutex_lock(&lt->lock);
         if (!lt->tried) {
             lt->tried = 1;
             open_library(lt);
         }
-        pthread_mutex_unlock(&lt->lock);
+        rvit_mutex_unlock(&lt->lock);
         queue->checked_lt = 1;
     }
     return lt->handle != NULL;
@@ -373,9 +372,7 @@ static rvit_status record_candidate(rvit_cu_queue *queue, const rvit_linear_args
 
 static double seconds_now(void)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    return 1e-9 * (double)rvit_nanoseconds();
 }
 
 static rvit_status run_candidates(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm,
@@ -434,7 +431,7 @@ static rvit_status improve(rvit_cu_queue *queue, const rvit_linear_args *args, r
     const double macs = (double)gemm->key.m * (double)gemm->key.n * (double)gemm->key.k;
     if (!queue->records || queue->capturing || gemm->workspace > 0 || min_macs == 0 || macs < min_macs)
         return RVIT_OK;
-    pthread_mutex_lock(&lt->lock);
+    rvit_mutex_lock(&lt->lock);
     const lt_choice *known = NULL;
     for (int i = 0; i < CHOICES && known == NULL; i++)
         if (memcmp(&lt->choices[i].key, &gemm->key, sizeof gemm->key) == 0)
@@ -447,7 +444,7 @@ static rvit_status improve(rvit_cu_queue *queue, const rvit_linear_args *args, r
         if (status == RVIT_OK)
             lt->choices[lt->n_choices++ % CHOICES] = (lt_choice){gemm->key, gemm->algorithm};
     }
-    pthread_mutex_unlock(&lt->lock);
+    rvit_mutex_unlock(&lt->lock);
     /* Without memory to measure, keep the first result. */
     return status == RVIT_OUT_OF_DEVICE_MEMORY ? RVIT_OK : status;
 }

@@ -94,7 +94,7 @@ rvit_status rvit_cu_program_create(rvit_device *base, const rvit_op *ops, int32_
     RVIT_TRY_MEMORY(program);
     program->queue.device = device;
     program->queue.records = 1;
-    pthread_mutex_init(&program->lock, NULL);
+    rvit_mutex_init(&program->lock);
     int entered = 0;
     rvit_status status = rvit_cu_enter(device, &entered);
     if (status == RVIT_OK) {
@@ -104,7 +104,7 @@ rvit_status rvit_cu_program_create(rvit_device *base, const rvit_op *ops, int32_
         rvit_cu_leave(device, entered);
     }
     if (status != RVIT_OK) {
-        pthread_mutex_destroy(&program->lock);
+        rvit_mutex_destroy(&program->lock);
         rvit_alloc_free(&base->alloc, program);
         return status;
     }
@@ -122,7 +122,7 @@ void rvit_cu_program_destroy(rvit_program *base)
     } else {
         rvit_cu_lt_forget(&program->queue);
     }
-    pthread_mutex_destroy(&program->lock);
+    rvit_mutex_destroy(&program->lock);
     rvit_alloc_free(&base->device->alloc, program);
 }
 
@@ -148,9 +148,9 @@ rvit_status rvit_cu_program_launch(rvit_program *base, rvit_stream *base_stream,
     rvit_cu_program *program = (rvit_cu_program *)base;
     int entered = 0;
     RVIT_TRY(rvit_cu_enter(program->queue.device, &entered));
-    pthread_mutex_lock(&program->lock);
+    rvit_mutex_lock(&program->lock);
     const rvit_status status = launch(program, ops, ((rvit_cu_stream *)base_stream)->queue.stream);
-    pthread_mutex_unlock(&program->lock);
+    rvit_mutex_unlock(&program->lock);
     rvit_cu_leave(program->queue.device, entered);
     RVIT_TRY(status);
     base_stream->stats.launches += program->queue.launches;

@@ -49,8 +49,8 @@ static void sum_shaders(void)
 
 static uint64_t shaders_checksum(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, sum_shaders);
+    static rvit_once once = RVIT_ONCE_INIT;
+    rvit_once_run(&once, sum_shaders);
     return shaders_sum;
 }
 

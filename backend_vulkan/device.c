@@ -196,8 +196,8 @@ static rvit_status create(const rvit_vulkan_device_desc *external, const rvit_de
     rvit_vk_device *device = rvit_alloc_new(&own, sizeof *device);
     RVIT_TRY_MEMORY(device);
     rvit_alloc_copy(&device->base.alloc, &own);
-    pthread_mutex_init(&device->queue_lock, NULL);
-    pthread_mutex_init(&device->pipeline_lock, NULL);
+    rvit_mutex_init(&device->queue_lock);
+    rvit_mutex_init(&device->pipeline_lock);
     const rvit_status status = external != NULL ? import_device(device, external, desc) : open_device(device, desc, *highest);
     *highest = device->base.info.tier;
     if (status != RVIT_OK) {
@@ -241,8 +241,8 @@ void rvit_vk_device_destroy(rvit_device *base)
             device->vk.vkDestroyDevice(device->handle, NULL);
     }
     rvit_vk_instance_close(&device->instance);
-    pthread_mutex_destroy(&device->pipeline_lock);
-    pthread_mutex_destroy(&device->queue_lock);
+    rvit_mutex_destroy(&device->pipeline_lock);
+    rvit_mutex_destroy(&device->queue_lock);
     rvit_alloc alloc;
     rvit_alloc_copy(&alloc, &device->base.alloc);
     rvit_alloc_free(&alloc, device);

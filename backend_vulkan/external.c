@@ -1,6 +1,4 @@
 /* Buffers on memory that the library did not allocate, and memory that it exports (include/raggedvit/vulkan.h). */
-#include <unistd.h>
-
 #include "backend_vulkan/vulkan.h"
 
 /* Checks what Vulkan can report about a VkBuffer: its memory requirement is at least its size. */
@@ -64,11 +62,11 @@ static rvit_status allocate_imported(rvit_vk_device *device, const rvit_external
                                            .memoryTypeIndex = memory->memory_type};
     const VkResult result = device->vk.vkAllocateMemory(device->handle, &allocate, NULL, &buffer->memory);
     if (result != VK_SUCCESS) {
-        (void)close(fd);
+        rvit_os_handle_close(fd);
         return rvit_vk_fail(result, "vkAllocateMemory with the fd");
     }
     RVIT_VK_TRY(device->vk, vkBindBufferMemory, (device->handle, buffer->handle, buffer->memory, (VkDeviceSize)memory->offset));
-    (void)close((int)memory->handle);
+    rvit_os_handle_close(memory->handle);
     buffer->base.size = size;
     return RVIT_OK;
 }

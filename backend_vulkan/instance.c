@@ -4,13 +4,13 @@
 #include <string.h>
 
 #include "backend_vulkan/vulkan.h"
-#include "core/base/process.h"
+#include "core/base/os.h"
 
 #define MAX_DEVICES 32
 #define MAX_QUEUE_FAMILIES 32
 #define ALL_FEATURES UINT32_MAX
 
-static pthread_once_t loader_once = PTHREAD_ONCE_INIT;
+static rvit_once loader_once = RVIT_ONCE_INIT;
 static char why_no_loader[192]; /* empty: the loader is open */
 
 static void load(void)
@@ -26,7 +26,7 @@ static void load(void)
 
 static rvit_status open_loader(void)
 {
-    pthread_once(&loader_once, load);
+    rvit_once_run(&loader_once, load);
     if (why_no_loader[0] != '\0')
         return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: %s; libvulkan.so.1 comes with the Vulkan loader (Debian: libvulkan1)", why_no_loader);
     return RVIT_OK;

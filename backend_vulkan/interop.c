@@ -2,7 +2,7 @@
 #include "backend_vulkan/vulkan.h"
 #include "core/base/args.h"
 #include "core/base/entry.h"
-#include "core/base/process.h"
+#include "core/base/os.h"
 
 static rvit_status check_vulkan_desc(const rvit_vulkan_device_desc *desc)
 {

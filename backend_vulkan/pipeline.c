@@ -1,9 +1,9 @@
 /* Pipelines and their layouts, created on first use and kept as long as the device. The pipelines of a program are compiled in parallel. */
 #include <string.h>
-#include <unistd.h>
 
 #include "backend_vulkan/vulkan.h"
-#include "core/base/process.h"
+#include "core/base/system.h"
+#include "core/base/os.h"
 
 #define MAX_THREADS 3 /* besides the caller's thread; an H200's driver is slower with more */
 
@@ -43,10 +43,10 @@ rvit_status rvit_vk_get_layout(rvit_vk_device *device, uint32_t n_texels, const 
 {
     rvit_vk_layout *layout = &device->layouts[n_texels];
     rvit_status status = RVIT_OK;
-    pthread_mutex_lock(&device->pipeline_lock);
+    rvit_mutex_lock(&device->pipeline_lock);
     if (layout->pipeline == VK_NULL_HANDLE)
         status = make_layout(device, n_texels, layout);
-    pthread_mutex_unlock(&device->pipeline_lock);
+    rvit_mutex_unlock(&device->pipeline_lock);
     *out_layout = layout;
     return status;
 }
@@ -147,22 +147,22 @@ static rvit_status add_pipeline(rvit_vk_device *device, const rvit_vk_pipeline *
 rvit_status rvit_vk_get_pipeline(rvit_vk_device *device, const rvit_vk_pipeline *wanted, VkPipeline *out_pipeline)
 {
     rvit_status status = RVIT_OK;
-    pthread_mutex_lock(&device->pipeline_lock);
+    rvit_mutex_lock(&device->pipeline_lock);
     rvit_vk_pipeline *pipeline = find(device->pipelines, wanted);
     if (pipeline == NULL)
         status = add_pipeline(device, wanted, &pipeline);
     if (status == RVIT_OK)
         *out_pipeline = pipeline->handle;
-    pthread_mutex_unlock(&device->pipeline_lock);
+    rvit_mutex_unlock(&device->pipeline_lock);
     return status;
 }
 
 rvit_status rvit_vk_want_pipeline(rvit_vk_recorder *dry, const rvit_vk_pipeline *wanted)
 {
     rvit_vk_device *device = dry->device;
-    pthread_mutex_lock(&device->pipeline_lock);
+    rvit_mutex_lock(&device->pipeline_lock);
     const int is_there = find(device->pipelines, wanted) != NULL;
-    pthread_mutex_unlock(&device->pipeline_lock);
+    rvit_mutex_unlock(&device->pipeline_lock);
     if (is_there || find(dry->wanted, wanted) != NULL)
         return RVIT_OK;
     rvit_vk_pipeline *pipeline;
@@ -174,7 +174,7 @@ rvit_status rvit_vk_want_pipeline(rvit_vk_recorder *dry, const rvit_vk_pipeline 
 /* Pipelines to be compiled by several threads. */
 typedef struct batch {
     const rvit_vk_device *device;
-    pthread_mutex_t lock;   /* guards the fields below */
+    rvit_mutex lock;        /* guards the fields below */
     rvit_vk_pipeline *next; /* first pipeline that no thread has taken */
     compilation failure;    /* the first failure; result VK_SUCCESS: none */
 } batch;
@@ -182,17 +182,17 @@ typedef struct batch {
 static void *compile_batch(void *argument)
 {
     batch *b = argument;
-    pthread_mutex_lock(&b->lock);
+    rvit_mutex_lock(&b->lock);
     while (b->next != NULL && b->failure.result == VK_SUCCESS) {
         rvit_vk_pipeline *pipeline = b->next;
         b->next = pipeline->next;
-        pthread_mutex_unlock(&b->lock);
+        rvit_mutex_unlock(&b->lock);
         const compilation done = compile(b->device, pipeline);
-        pthread_mutex_lock(&b->lock);
+        rvit_mutex_lock(&b->lock);
         if (done.result != VK_SUCCESS && b->failure.result == VK_SUCCESS)
             b->failure = done;
     }
-    pthread_mutex_unlock(&b->lock);
+    rvit_mutex_unlock(&b->lock);
     return NULL;
 }
 
@@ -200,9 +200,9 @@ static void *compile_batch(void *argument)
 static compilation compile_all(const rvit_vk_device *device, rvit_vk_pipeline *list)
 {
     batch b = {.device = device, .next = list};
-    pthread_mutex_init(&b.lock, NULL);
-    long max_threads = sysconf(_SC_NPROCESSORS_ONLN) - 1;
-    pthread_t threads[MAX_THREADS];
+    rvit_mutex_init(&b.lock);
+    int max_threads = rvit_online_processors() - 1;
+    rvit_thread threads[MAX_THREADS];
     int n_threads = 0;
     for (list = list->next; list != NULL && n_threads < MAX_THREADS && n_threads < max_threads; list = list->next)
         if (rvit_thread_start(&threads[n_threads], compile_batch, &b) == 0)
@@ -211,19 +211,19 @@ static compilation compile_all(const rvit_vk_device *device, rvit_vk_pipeline *l
             max_threads = 0;
     (void)compile_batch(&b);
     for (int i = 0; i < n_threads; i++)
-        pthread_join(threads[i], NULL);
-    pthread_mutex_destroy(&b.lock);
+        rvit_thread_join(threads[i]);
+    rvit_mutex_destroy(&b.lock);
     return b.failure;
 }
 
 static void store_pipeline(rvit_vk_device *device, rvit_vk_pipeline *pipeline)
 {
     log_pipeline(pipeline);
-    pthread_mutex_lock(&device->pipeline_lock);
+    rvit_mutex_lock(&device->pipeline_lock);
     const int is_there = find(device->pipelines, pipeline) != NULL; /* another thread may have added it in between */
     if (!is_there)
         push(&device->pipelines, pipeline);
-    pthread_mutex_unlock(&device->pipeline_lock);
+    rvit_mutex_unlock(&device->pipeline_lock);
     if (is_there)
         free_pipeline(device, pipeline);
 }

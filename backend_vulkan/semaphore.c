@@ -1,6 +1,4 @@
 /* Semaphores, which other APIs share by file descriptor. */
-#include <unistd.h>
-
 #include "backend_vulkan/vulkan.h"
 
 #define HANDLE_TYPE VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT
@@ -44,10 +42,10 @@ static rvit_status import(const rvit_vk_device *device, VkSemaphore handle, cons
         .sType = VK_STRUCTURE_TYPE_IMPORT_SEMAPHORE_FD_INFO_KHR, .semaphore = handle, .handleType = HANDLE_TYPE, .fd = fd};
     const VkResult result = device->vk.vkImportSemaphoreFdKHR(device->handle, &info);
     if (result != VK_SUCCESS) {
-        (void)close(fd);
+        rvit_os_handle_close(fd);
         return rvit_vk_fail(result, "vkImportSemaphoreFdKHR");
     }
-    (void)close((int)desc->handle);
+    rvit_os_handle_close(desc->handle);
     return RVIT_OK;
 }
 

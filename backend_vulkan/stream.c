@@ -2,8 +2,6 @@
    ever before. All streams share the device's queue. */
 #include "backend_vulkan/vulkan.h"
 
-#include <time.h>
-
 typedef struct slot {
     VkCommandPool pool;
     VkCommandBuffer commands;
@@ -79,19 +77,12 @@ void rvit_vk_stream_destroy(rvit_stream *base)
     rvit_alloc_free(&base->device->alloc, stream);
 }
 
-static int64_t nanoseconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* Polls before it sleeps: an interrupt wakes a sleeping thread about 30 us late. */
 static rvit_status wait_slot(vk_stream *stream, slot *s)
 {
     rvit_vk_device *device = rvit_vk_device_of(stream->base.device);
-    const int64_t end = device->poll_ns > 0 ? nanoseconds() + device->poll_ns : 0;
-    while (end != 0 && device->vk.vkGetFenceStatus(device->handle, s->fence) == VK_NOT_READY && nanoseconds() < end)
+    const int64_t end = device->poll_ns > 0 ? rvit_nanoseconds() + device->poll_ns : 0;
+    while (end != 0 && device->vk.vkGetFenceStatus(device->handle, s->fence) == VK_NOT_READY && rvit_nanoseconds() < end)
         continue;
     RVIT_VK_TRY(device->vk, vkWaitForFences, (device->handle, 1, &s->fence, VK_TRUE, UINT64_MAX));
     s->pending = 0;
@@ -145,7 +136,7 @@ void rvit_vk_queue_lock(rvit_vk_device *device)
     if (device->lock_queue != NULL)
         device->lock_queue(device->user);
     else
-        pthread_mutex_lock(&device->queue_lock);
+        rvit_mutex_lock(&device->queue_lock);
 }
 
 void rvit_vk_queue_unlock(rvit_vk_device *device)
@@ -153,7 +144,7 @@ void rvit_vk_queue_unlock(rvit_vk_device *device)
     if (device->unlock_queue != NULL)
         device->unlock_queue(device->user);
     else
-        pthread_mutex_unlock(&device->queue_lock);
+        rvit_mutex_unlock(&device->queue_lock);
 }
 
 /* The last submit signals the slot's fence, and the submits of a queue complete in order. */

@@ -7,12 +7,11 @@
 #ifndef RVIT_BACKEND_VULKAN_VULKAN_H
 #define RVIT_BACKEND_VULKAN_VULKAN_H
 
-#include <pthread.h>
-
 #include <raggedvit/vulkan.h>
 
 #include "backend_vulkan/functions.h"
 #include "backend_vulkan/status.h"
+#include "core/base/os.h"
 #include "core/contract/backend.h"
 #include "shaders/common/interface_grids.h"
 #include "shaders/common/interface_images.h"
@@ -144,14 +143,14 @@ typedef struct rvit_vk_device {
     uint32_t enabled; /* features that the device was created with */
     rvit_vk_functions vk;
     VkQueue queue;
-    pthread_mutex_t queue_lock;
+    rvit_mutex queue_lock;
     void *user; /* passed to the caller's lock functions, which replace queue_lock */
     void (*lock_queue)(void *user);
     void (*unlock_queue)(void *user);
-    rvit_tier proven_tier;         /* highest tier whose self-test passed, in this run or in the run that made the cache */
-    double submit_work;            /* maximum MACs of one submit of a program; 0: no limit */
-    int64_t poll_ns;               /* how long a wait polls before it sleeps */
-    pthread_mutex_t pipeline_lock; /* guards the fields below */
+    rvit_tier proven_tier;    /* highest tier whose self-test passed, in this run or in the run that made the cache */
+    double submit_work;       /* maximum MACs of one submit of a program; 0: no limit */
+    int64_t poll_ns;          /* how long a wait polls before it sleeps */
+    rvit_mutex pipeline_lock; /* guards the fields below */
     VkPipelineCache pipeline_cache;
     rvit_vk_layout layouts[RVIT_VK_MAX_TEXELS + 1]; /* [texel buffers] */
     rvit_vk_pipeline *pipelines;

@@ -1,9 +1,9 @@
 #include "core/base/alloc.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "core/base/os.h"
 #include "core/base/status.h"
 #include "core/base/system.h"
 
@@ -12,13 +12,13 @@ enum { ALIGNMENT = 64, LARGE = 4 << 20 };
 static void *default_allocate(void *user, size_t size, size_t alignment)
 {
     (void)user;
-    return aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+    return rvit_aligned_alloc(size, alignment);
 }
 
 static void default_release(void *user, void *pointer)
 {
     (void)user;
-    free(pointer);
+    rvit_aligned_free(pointer);
 }
 
 void rvit_alloc_init(rvit_alloc *alloc, const rvit_allocator *allocator)

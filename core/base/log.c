@@ -1,11 +1,11 @@
 #include "core/base/log.h"
+#include "core/base/os.h"
 #include "core/base/printable.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static rvit_log_fn log_fn;
 static void *log_user;
@@ -44,6 +44,5 @@ void rvit_log_stderr(void *user, rvit_log_level level, const char *message)
     char shown[1100], line[1200];
     rvit_printable(shown, sizeof shown, message);
     const int n = snprintf(line, sizeof line, "raggedvit: %s: %s\n", level_names[level], shown);
-    ssize_t written = write(STDERR_FILENO, line, (size_t)n);
-    (void)written;
+    rvit_stderr_write(line, (size_t)n);
 }

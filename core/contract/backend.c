@@ -1,11 +1,10 @@
 /* Functions that backends share: descriptions of devices, and checks of a device desc. */
 #include "core/contract/backend.h"
 
-#include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 
 #include "core/base/args.h"
+#include "core/base/os.h"
 
 /* The enum is in order of preference, except for UNKNOWN. */
 static int rank_of(rvit_device_kind kind)
@@ -40,9 +39,10 @@ rvit_status rvit_handle_copy(const char *what, rvit_handle_type type, intptr_t h
         return rvit_fail(RVIT_UNSUPPORTED, "%s: handle_type is RVIT_HANDLE_OPAQUE_WIN32, which no system of this library has", what);
     if (type != RVIT_HANDLE_OPAQUE_FD)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: handle_type: %d is not a valid handle type", what, (int)type);
-    *out_fd = handle < 0 || handle > INT_MAX ? -1 : fcntl((int)handle, F_DUPFD_CLOEXEC, 0);
-    if (*out_fd < 0)
+    intptr_t copy;
+    if (!rvit_os_handle_copy(handle, &copy))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: fd %lld is not open, or the process has too many open files", what, (long long)handle);
+    *out_fd = (int)copy;
     return RVIT_OK;
 }
 

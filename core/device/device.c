@@ -3,7 +3,7 @@
 #include "core/base/args.h"
 #include "core/base/entry.h"
 #include "core/base/printable.h"
-#include "core/base/process.h"
+#include "core/base/os.h"
 #include "core/device/device.h"
 
 static const rvit_backend_api *find_backend(rvit_backend backend)

@@ -1,61 +1,58 @@
 #include "core/file/file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "core/base/os.h"
 #include "core/base/printable.h"
 #include "core/base/status.h"
 
-static rvit_status open_failed(const char *path, const char *shown, int error)
+static rvit_status open_failed(const char *path, const char *shown, rvit_os_error error, int number)
 {
     switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-        return rvit_fail(RVIT_BAD_FILE, "%s: %s", shown, rvit_path_exists(path) ? "a dangling symbolic link" : "no such file");
-    case ELOOP:
+    case RVIT_OS_NOT_FOUND:
+        return rvit_fail(RVIT_BAD_FILE, "%s: %s", shown, rvit_os_exists(path) ? "a dangling symbolic link" : "no such file");
+    case RVIT_OS_LOOP:
         return rvit_fail(RVIT_BAD_FILE, "%s: too many symbolic links, or a loop of them", shown);
-    case EACCES:
-    case EPERM:
+    case RVIT_OS_DENIED:
         return rvit_fail(RVIT_BAD_FILE, "%s: permission denied", shown);
-    case EMFILE:
-    case ENFILE:
+    case RVIT_OS_TOO_MANY_FILES:
         return rvit_fail(RVIT_BAD_FILE, "%s: cannot open it: the process has too many open files", shown);
     default:
-        return rvit_fail(RVIT_BAD_FILE, "%s: cannot open it (system error %d)", shown, error);
+        return rvit_fail(RVIT_BAD_FILE, "%s: cannot open it (system error %d)", shown, number);
     }
 }
 
-static rvit_status stat_failed(const rvit_file *file)
+static rvit_status get_info(const rvit_file *file, rvit_os_file_info *out_info)
 {
-    return rvit_fail(RVIT_BAD_FILE, "%s: cannot read its size and type (system error %d)", file->path, errno);
+    const int number = rvit_os_get_info(file->handle, out_info);
+    if (number == 0)
+        return RVIT_OK;
+    return rvit_fail(RVIT_BAD_FILE, "%s: cannot read its size and type (system error %d)", file->path, number);
 }
 
 static rvit_status check_kind(rvit_file *file)
 {
-    struct stat info;
-    if (fstat(file->fd, &info) != 0)
-        return stat_failed(file);
-    if (S_ISDIR(info.st_mode))
+    rvit_os_file_info info;
+    RVIT_TRY(get_info(file, &info));
+    if (info.kind == RVIT_OS_FOLDER)
         return rvit_fail(RVIT_BAD_FILE, "%s: is a folder, not a file", file->path);
-    if (!S_ISREG(info.st_mode))
+    if (info.kind != RVIT_OS_REGULAR)
         return rvit_fail(RVIT_BAD_FILE, "%s: is not a regular file", file->path);
-    file->size = info.st_size;
-    file->modified = info.st_mtim;
+    file->size = info.size;
+    file->modified = info.modified;
     return RVIT_OK;
 }
 
 rvit_status rvit_file_open(const char *path, rvit_file *file)
 {
+    int number;
     rvit_printable(file->path, sizeof file->path, path);
-    /* O_NONBLOCK: opening a pipe must not block. */
-    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (file->fd < 0)
-        return open_failed(path, file->path, errno);
+    const rvit_os_error error = rvit_os_open(path, &file->handle, &number);
+    if (error != RVIT_OS_OK) {
+        file->handle = RVIT_OS_CLOSED;
+        return open_failed(path, file->path, error, number);
+    }
     const rvit_status status = check_kind(file);
     if (status != RVIT_OK)
         rvit_file_close(file);
@@ -64,20 +61,19 @@ rvit_status rvit_file_open(const char *path, rvit_file *file)
 
 void rvit_file_close(rvit_file *file)
 {
-    if (file->fd >= 0)
-        (void)close(file->fd);
-    file->fd = -1;
+    if (file->handle != RVIT_OS_CLOSED)
+        rvit_os_close(file->handle);
+    file->handle = RVIT_OS_CLOSED;
 }
 
 rvit_status rvit_file_read(const rvit_file *file, int64_t offset, int64_t size, void *out_bytes)
 {
     unsigned char *out = out_bytes;
     while (size > 0) {
-        const ssize_t n = pread(file->fd, out, (size_t)size, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
+        int number;
+        const int64_t n = rvit_os_read(file->handle, offset, size, out, &number);
         if (n < 0)
-            return rvit_fail(RVIT_BAD_FILE, "%s: cannot read at byte %" PRId64 " (system error %d)", file->path, offset, errno);
+            return rvit_fail(RVIT_BAD_FILE, "%s: cannot read at byte %" PRId64 " (system error %d)", file->path, offset, number);
         if (n == 0)
             return rvit_fail(RVIT_BAD_FILE, "%s: ends at byte %" PRId64 ": the file has shrunk since it was opened", file->path, offset);
         out += n;
@@ -89,24 +85,16 @@ rvit_status rvit_file_read(const rvit_file *file, int64_t offset, int64_t size, 
 
 rvit_status rvit_file_check_unchanged(const rvit_file *file)
 {
-    struct stat info;
-    if (fstat(file->fd, &info) != 0)
-        return stat_failed(file);
-    if (info.st_size != file->size || info.st_mtim.tv_sec != file->modified.tv_sec || info.st_mtim.tv_nsec != file->modified.tv_nsec)
+    rvit_os_file_info info;
+    RVIT_TRY(get_info(file, &info));
+    if (info.size != file->size || info.modified != file->modified)
         return rvit_fail(RVIT_BAD_FILE, "%s: the file has changed since it was opened", file->path);
     return RVIT_OK;
 }
 
-int rvit_path_exists(const char *path)
-{
-    struct stat info;
-    return lstat(path, &info) == 0 || (errno != ENOENT && errno != ENOTDIR);
-}
-
 rvit_status rvit_path_beside(char *out, size_t size, const char *beside, const char *name)
 {
-    const char *slash = strrchr(beside, '/');
-    const size_t folder = slash == NULL ? 0 : (size_t)(slash - beside) + 1, length = strlen(name);
+    const size_t folder = (size_t)(rvit_os_name_of(beside) - beside), length = strlen(name);
     if (folder + length + 1 > size) {
         char shown[RVIT_SHOWN_PATH], shown_name[RVIT_SHOWN_PATH];
         rvit_printable(shown, sizeof shown, beside);

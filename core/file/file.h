@@ -2,8 +2,6 @@
 #ifndef RVIT_CORE_FILE_FILE_H
 #define RVIT_CORE_FILE_FILE_H
 
-#include <time.h>
-
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,9 +10,8 @@
 #define RVIT_SHOWN_PATH 320
 
 typedef struct rvit_file {
-    int fd; /* -1: closed */
-    int64_t size;
-    struct timespec modified;
+    intptr_t handle; /* RVIT_OS_CLOSED: closed */
+    int64_t size, modified;
     char path[RVIT_SHOWN_PATH]; /* printable */
 } rvit_file;
 
@@ -26,8 +23,6 @@ rvit_status rvit_file_read(const rvit_file *file, int64_t offset, int64_t size, 
 /* BAD_FILE: size or modification time changed since the file was opened. */
 rvit_status rvit_file_check_unchanged(const rvit_file *file);
 
-/* Whether the path exists, even as a dangling link. */
-int rvit_path_exists(const char *path);
 /* Writes the path of file `name` in the folder of file `beside`. BAD_FILE names both if the path does not fit. */
 rvit_status rvit_path_beside(char *out, size_t size, const char *beside, const char *name);
 

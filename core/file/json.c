@@ -1,6 +1,6 @@
+#include "core/base/os.h"
 #include "core/file/json.h"
 
-#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,17 +192,6 @@ static rvit_status read_integer(reader *r, const char *digits, rvit_json *value)
     return RVIT_OK;
 }
 
-/* The application may have chosen a locale that writes numbers with a comma. */
-static double to_double(const char *text)
-{
-    const locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* allocates nothing in glibc and musl */
-    if (c == (locale_t)0)
-        return strtod(text, NULL);
-    const double value = strtod_l(text, NULL, c);
-    freelocale(c);
-    return value;
-}
-
 static rvit_status read_number(reader *r, rvit_json *value)
 {
     const size_t begin = r->at;
@@ -228,7 +217,7 @@ static rvit_status read_number(reader *r, rvit_json *value)
     if (!is_real && !negative_zero)
         return read_integer(r, r->text + begin, value);
     value->type = RVIT_JSON_REAL;
-    value->real = to_double(r->text + begin);
+    value->real = rvit_strtod(r->text + begin);
     return isfinite(value->real) ? RVIT_OK : fail_at(r, "number out of range");
 }
 

@@ -1,3 +1,4 @@
+#include "core/base/os.h"
 #include "core/file/safetensors.h"
 
 #include <inttypes.h>
@@ -430,7 +431,7 @@ static rvit_status create(const char *path, const rvit_tensor_desc *tensors, int
     rvit_safetensors *file = rvit_alloc_new(alloc, sizeof *file);
     RVIT_TRY_MEMORY(file);
     file->alloc = alloc;
-    file->disk.fd = -1;
+    file->disk.handle = RVIT_OS_CLOSED;
     file->path = path != NULL ? file->disk.path : "tensors in memory";
     const rvit_status status = path != NULL ? load(file, path) : wrap(file, tensors, n_tensors);
     if (status != RVIT_OK) {

@@ -8,9 +8,8 @@
    The dense forward is chosen if it is not slower. If the model fails on noise (unusable scores, results that are not finite), this says
    nothing about the caller's images, and the session prunes as requested. With RVIT_PRUNE_MASK nothing is measured: the caller's mask must
    be applied in any case. */
+#include "core/base/os.h"
 #include "core/session/autotune.h"
-
-#include <time.h>
 
 enum { RUNS = 6 };
 
@@ -58,9 +57,7 @@ rvit_status rvit_autotune_sessions(const rvit_model *model, const rvit_session_d
 
 static double microseconds(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+    return (double)rvit_nanoseconds() * 1e-3;
 }
 
 static void fill_with_noise(rvit_session *session)

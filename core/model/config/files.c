@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/os.h"
 #include "core/base/printable.h"
 #include "core/base/status.h"
 #include "core/file/file.h"
@@ -58,7 +59,7 @@ static rvit_status read_beside(const rvit_config_source *source, const char *nam
     if (source->path == NULL)
         return RVIT_OK;
     RVIT_TRY(rvit_path_beside(path, sizeof path, source->path, name));
-    if (!rvit_path_exists(path))
+    if (!rvit_os_exists(path))
         return RVIT_OK;
     *out_found = 1;
     rvit_json_file file;

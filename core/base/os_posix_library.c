@@ -1,26 +1,13 @@
-#include "core/base/process.h"
+/* Shared libraries on POSIX systems, and threads, whose code must stay loaded. */
+#include "core/base/os.h"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <stdio.h>
+#if defined(__linux__)
+#include <link.h>
+#endif
 
-sigset_t rvit_signals_block(void)
-{
-    /* A fault whose signal is blocked ends the process even if there is a handler. */
-    static const int faults[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
-    sigset_t blocked, before;
-    sigfillset(&blocked);
-    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
-        sigdelset(&blocked, faults[i]);
-    pthread_sigmask(SIG_BLOCK, &blocked, &before);
-    return before;
-}
-
-void rvit_signals_restore(const sigset_t *before)
-{
-    pthread_sigmask(SIG_SETMASK, before, NULL);
-}
-
+#if defined(__linux__)
 static int check_dynamic(struct dl_phdr_info *program, size_t size, void *is_dynamic)
 {
     (void)size;
@@ -37,6 +24,12 @@ static int is_static(void)
     dl_iterate_phdr(check_dynamic, &is_dynamic);
     return !is_dynamic;
 }
+#else
+static int is_static(void)
+{
+    return 0;
+}
+#endif
 
 static pthread_once_t stay_once = PTHREAD_ONCE_INIT;
 
@@ -48,7 +41,7 @@ static void stay_loaded(void)
         (void)dlopen(own.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-int rvit_thread_start(pthread_t *out_thread, void *(*run)(void *argument), void *argument)
+int rvit_thread_start(rvit_thread *out_thread, void *(*run)(void *argument), void *argument)
 {
     RVIT_SIGNALS_BLOCKED;
     pthread_once(&stay_once, stay_loaded);
