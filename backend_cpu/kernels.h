@@ -266,7 +266,7 @@ typedef struct rvit_cpu_kernels {
 } rvit_cpu_kernels;
 
 extern const rvit_cpu_kernels rvit_cpu_kernels_portable;
-#if defined(__x86_64__) && defined(__LP64__)
+#if defined(__x86_64__) && !defined(__ILP32__)
 extern const rvit_cpu_kernels rvit_cpu_kernels_avx2;
 extern const rvit_cpu_kernels rvit_cpu_kernels_avx512;
 /* Kernels that tables do not share; the bf16 ones exist for avx512_bf16 and amx only. */

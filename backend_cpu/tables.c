@@ -2,7 +2,7 @@
 #include "backend_cpu/tables.h"
 
 #include <string.h>
-#if defined(__x86_64__) && defined(__LP64__)
+#if defined(__x86_64__) && !defined(__ILP32__)
 #include <cpuid.h>
 #define X86 1
 #else

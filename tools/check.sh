@@ -24,10 +24,13 @@ else
 fi
 
 library='core backend_cpu backend_cuda backend_vulkan'
-out=$(git grep -nE '\b(malloc|calloc|realloc|aligned_alloc|free)\(' -- $library ':!core/base/alloc.c' || true)
-[ -z "$out" ] || fail "allocation outside core/base/alloc.c" "$out"
+out=$(git grep -nE '\b(malloc|calloc|realloc|aligned_alloc|free)\(' -- $library ':!core/base/alloc.c' ':!core/base/os_*' || true)
+[ -z "$out" ] || fail "allocation outside core/base/alloc.c and os_*.c" "$out"
 out=$(git grep -nE '\b(abort|exit|assert|printf|fprintf|puts)\(' -- $library || true)
 [ -z "$out" ] || fail "the library aborts, exits or prints" "$out"
+out=$(git grep -nE '#include <(windows|process|pthread|unistd|fcntl|dlfcn|link|sched|signal|time|locale|xlocale|sys/|mach/)' -- $library \
+    ':!core/base/os*' ':!core/base/system_*' || true)
+[ -z "$out" ] || fail "headers of one system outside core/base/os.h and its files" "$out"
 out=$(python3 -B tools/glossary.py) || fail "words that the glossary of CONTRIBUTING.md replaces" "$out"
 out=$(python3 -B tools/rooms.py) || fail "circular dependencies, or includes that tools/rooms.py does not allow" "$out"
 entries=$(sed -nE 's/^RVIT_API (RVIT_NODISCARD rvit_status|void) (rvit_[a-z_]+(_destroy)?)\(.*/\1 \2/p' include/raggedvit/*.h |

@@ -23,7 +23,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(RVIT_BUILDING) && defined(__GNUC__)
+#if defined(RVIT_BUILDING) && defined(_WIN32)
+#define RVIT_API __declspec(dllexport)
+#elif defined(RVIT_BUILDING) && defined(__GNUC__)
 #define RVIT_API __attribute__((visibility("default")))
 #else
 #define RVIT_API
