@@ -24,7 +24,7 @@ else
 fi
 
 library='core backend_cpu backend_cuda backend_vulkan'
-out=$(git grep -nE '\b(malloc|calloc|realloc|aligned_alloc|free)\(' -- $library ':!core/base/alloc.c' ':!core/base/os_*' || true)
+out=$(git grep -nE '\b((m|c|re)alloc|(rvit_)?aligned_(alloc|free)|free)\(' -- $library ':!core/base/alloc.c' ':!core/base/os*' || true)
 [ -z "$out" ] || fail "allocation outside core/base/alloc.c and os_*.c" "$out"
 out=$(git grep -nE '\b(abort|exit|assert|printf|fprintf|puts)\(' -- $library || true)
 [ -z "$out" ] || fail "the library aborts, exits or prints" "$out"
