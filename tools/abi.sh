@@ -3,10 +3,27 @@
 # of that ABI run with this tree's library. Allowed are new functions and fields appended to a struct. Other changes need a new major
 # version or, before 1.0, a new minor version; then write a new baseline. Skipped without abigail-tools.
 #
-# usage: tools/abi.sh [--write]   --write: writes the baseline from this tree
+# The baseline holds for all 64-bit systems: clang checks that the headers, which need only <stddef.h> and <stdint.h>, give the same
+# layout on each, in C and in C++.
+#
+# usage: tools/abi.sh [--write]     --write: writes the baseline from this tree
+#        tools/abi.sh exports FILE  checks that the DLL, Mach-O or ELF library FILE exports exactly the functions of the baseline
 set -euo pipefail
 cd "$(dirname "$0")/.."
 baseline=abi/libraggedvit.abi
+newest() { compgen -c "$1-" | grep -xE "$1-[0-9]+" | sort -t- -k"$2"n | tail -1 || true; } # $2: the field of the version
+if [ "${1:-}" = exports ]; then
+    nm=$(newest llvm-nm 3) readobj=$(newest llvm-readobj 3)
+    case $2 in
+    *.dll) exported=$("$readobj" --coff-exports "$2" | sed -n 's/^ *Name: \(.\)/\1/p' | grep -vxF "$(basename "$2")") ;;
+    *.dylib) exported=$("$nm" -gUj "$2" | sed 's/^_//') ;;
+    *) exported=$("$nm" -Dj --defined-only "$2" | sed '/^RAGGEDVIT_/d; s/@.*//') ;;
+    esac
+    diff <(python3 tools/abi_layout.py $baseline --functions | sort) <(sort -u <<<"$exported") >&2 ||
+        { echo "abi: $2 does not export the functions of $baseline (<: missing, >: not public)"; exit 1; }
+    echo "abi: $2 exports the functions of $baseline"
+    exit
+fi
 command -v abidiff >/dev/null || { echo "abi: skipped: abidiff is not here (Debian: abigail-tools)"; exit 0; }
 
 work=$(mktemp -d)
@@ -25,6 +42,21 @@ if [ "${1:-}" = --write ]; then
     cp "$work/new.abi" $baseline
     echo "abi: wrote $baseline"
     exit 0
+fi
+clang=$(newest clang 2)
+if [ -n "$clang" ]; then
+    python3 tools/abi_layout.py $baseline >"$work/layout.h"
+    for target in x86_64-linux-gnu aarch64-linux-gnu s390x-linux-gnu aarch64-linux-android28 x86_64-windows-gnu x86_64-pc-windows-msvc \
+        arm64-apple-macos11; do
+        for language in c c++; do
+            "$clang" --target=$target -x $language -ffreestanding -nostdlibinc -Iinclude -Wall -Wextra -Werror -fsyntax-only \
+                "$work/layout.h" ||
+                { echo "abi: the headers' layout on $target differs from $baseline (see above)"; exit 1; }
+        done
+    done
+    echo "abi: the same layout on Linux (x86-64, aarch64, s390x), Android, Windows and macOS, in C and C++"
+else
+    echo "abi: layouts of other systems not checked: clang is not here"
 fi
 soname() { sed -n "s/.*soname='\([^']*\)'.*/\1/p" "$1" | head -1; }
 # A suppression for each struct whose new fields follow all the old ones. abidiff's own has_data_member_inserted_at = end also matches
