@@ -164,6 +164,9 @@ rvit_status rvit_cu_device_create(const rvit_device_desc *desc, const rvit_alloc
 rvit_status rvit_cu_device_create_on(CUcontext context, const rvit_alloc *alloc, rvit_device **out_device);
 void rvit_cu_device_destroy(rvit_device *device);
 
+/* module.c: loads the kernels. Needs the device's context to be current. */
+rvit_status rvit_cu_kernels_load(rvit_cu_device *device);
+
 /* ops.c */
 const char *rvit_cu_supports(const rvit_device *device, const rvit_op *op);
 rvit_status rvit_cu_run(rvit_cu_queue *queue, const rvit_op *op);

@@ -4,18 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The fat binary of all kernels, built from kernels/kernels.cu. */
-extern const unsigned long long rvit_cu_image[];
-
-enum { SHARED_FIXED, SHARED_DYNAMIC, SHARED_MAPPED = SHARED_DYNAMIC, SHARED_PAIRED = SHARED_DYNAMIC };
-static const struct {
-    const char *name;
-    int shared;
-} kernels[RVIT_CU_N_KERNELS] = {
-#define RVIT_CU_KERNEL(name, params, threads, ctas, wait, shared, ...) {#name, SHARED_##shared},
-#include "backend_cuda/kernels/kernels.def"
-};
-
 enum {
     LEAST_MAJOR = 8,     /* cp.async and mma.m16n8k16 came with compute capability 8.0 */
     STATIC_SHARED = 1024 /* upper limit of the fixed shared memory of kernels that also have dynamic shared memory */
@@ -100,54 +88,10 @@ rvit_status rvit_cu_device_describe(int32_t index, rvit_device_info *out_info)
     return find_device(driver, index, NULL, &handle, out_info, &machine);
 }
 
-/* The wgmma kernels are present if sm_90a code was loaded. Otherwise they are empty, and accept fewer threads than a launch needs. */
-static rvit_status find_wgmma(rvit_cu_device *device)
-{
-#if CUDA_VERSION >= 12000
-    int threads = 0;
-    RVIT_CU_TRY(device->driver, cuFuncGetAttribute,
-                (&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, device->kernels[RVIT_CU_attention_f16_hopper_d64]));
-    device->machine.wgmma &= threads >= 128 && device->driver->cuTensorMapEncodeTiled != NULL;
-#else
-    device->machine.wgmma = 0;
-#endif
-    return RVIT_OK;
-}
-
-static rvit_status load_kernels(rvit_cu_device *device)
-{
-    const CUresult result = device->driver->cuModuleLoadData(&device->module, rvit_cu_image);
-    if (result != CUDA_SUCCESS) {
-        device->module = NULL;
-        return rvit_cu_fail(device->driver, result, "cuModuleLoadData (this build has no kernels for the device or its driver)");
-    }
-    for (int i = 0; i < RVIT_CU_N_KERNELS; i++) {
-        RVIT_CU_TRY(device->driver, cuModuleGetFunction, (&device->kernels[i], device->module, kernels[i].name));
-        /* Allows all dynamic shared memory that the device has; each launch requests what it needs. */
-        if (kernels[i].shared == SHARED_DYNAMIC)
-            RVIT_CU_TRY(device->driver, cuFuncSetAttribute,
-                        (device->kernels[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, device->machine.max_shared));
-    }
-    /* Code that was JIT-compiled for an older architecture does not wait for the previous kernel. */
-    int architecture = 0;
-    RVIT_CU_TRY(device->driver, cuFuncGetAttribute, (&architecture, CU_FUNC_ATTRIBUTE_PTX_VERSION, device->kernels[0]));
-    if (architecture < 90)
-        device->machine.early = 0;
-    device->e4m3 = architecture >= 89;
-    RVIT_TRY(find_wgmma(device));
-    /* JIT-compiled code for a device with more shared memory uses more than this device's launches would request. */
-    if ((architecture == 90 || architecture == 100) && device->machine.sm_shared < RVIT_CU_LARGE_SMEM)
-        return rvit_fail(RVIT_UNSUPPORTED,
-                         "cuda: this build has no kernels for %s: the lowest of RVIT_CUDA_ARCHS is %d, which has more shared "
-                         "memory; build with the device's architecture",
-                         device->base.info.name, architecture);
-    return RVIT_OK;
-}
-
 /* Needs the device's context to be current. */
 static rvit_status open_device(rvit_cu_device *device)
 {
-    RVIT_TRY(load_kernels(device));
+    RVIT_TRY(rvit_cu_kernels_load(device));
     device->base.takes_ops = rvit_cu_nodes_work(device);
     device->base.transfers = 1;
     device->base.fast_8bit = RVIT_PRECISION_FP8;

@@ -1,13 +1,14 @@
-# Run by the build: compiles the kernels for every architecture into one image, and writes it as a C array. Also writes a table of the
-# registers, spills, shared memory and instructions of every kernel.
+# Run by the build: compiles the kernels for every architecture into one image, and writes it as a C array, with the version of CUDA as in
+# CUDA_VERSION. Also writes a table of the registers, spills, shared memory and instructions of every kernel.
 #   cmake -DNVCC=... -DARCHS=80,89 -DSOURCE=kernels.cu -DINCLUDE=... -DIMAGE=kernels.fatbin -DNAME=rvit_cu_image -DARRAY=image.c
 #         -DTABLE=registers.txt -DREADELF=readelf -DWERROR=ON -P ...
 string(REPLACE "," ";" archs "${ARCHS}")
 list(GET archs 0 lowest)
 set(targets -gencode arch=compute_${lowest},code=compute_${lowest})
 execute_process(COMMAND ${NVCC} --version OUTPUT_VARIABLE version ERROR_QUIET)
-string(REGEX MATCH "release ([0-9]+)" ignored "${version}")
+string(REGEX MATCH "release ([0-9]+)\\.([0-9]+)" ignored "${version}")
 set(release ${CMAKE_MATCH_1})
+math(EXPR cuda_version "${CMAKE_MATCH_1} * 1000 + ${CMAKE_MATCH_2} * 10")
 foreach(arch IN LISTS archs)
   # From CUDA 12 on, sm_90a adds the warpgroup instructions to sm_90. No other device runs code for sm_90.
   if(arch EQUAL 90 AND release GREATER_EQUAL 12)
@@ -45,7 +46,8 @@ while(rest GREATER 0 AND rest LESS 16)
   math(EXPR rest "${rest} + 2")
 endwhile()
 string(REGEX REPLACE "(..)(..)(..)(..)(..)(..)(..)(..)" "0x\\8\\7\\6\\5\\4\\3\\2\\1,\n" numbers "${bytes}")
-file(WRITE ${ARRAY} "extern const unsigned long long ${NAME}[];\nconst unsigned long long ${NAME}[] = {\n${numbers}};\n")
+file(WRITE ${ARRAY} "extern const int ${NAME}_version;\nconst int ${NAME}_version = ${cuda_version};\n"
+     "extern const unsigned long long ${NAME}[];\nconst unsigned long long ${NAME}[] = {\n${numbers}};\n")
 
 # Instructions have 16 bytes. Without readelf the table has "?".
 file(GLOB objects ${IMAGE}.parts/*.cubin)

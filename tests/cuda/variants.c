@@ -7,6 +7,8 @@
 #include "backend_cuda/cu.h"
 #include "core/device/device.h"
 
+extern const int rvit_cu_image_version; /* generated */
+
 typedef struct machine_list {
     int32_t n_sms[8];
     int n;
@@ -413,5 +415,29 @@ static void kernels_for_more_shared_memory(void **state)
     assert_non_null(strstr(rvit_status_detail(), "RVIT_CUDA_ARCHS"));
 }
 
+/* A driver that does not load the kernels: the message has its version, that of the build, and what to do. */
+static void driver_refuses_kernels(void **state)
+{
+    (void)state;
+    if (strstr(H.info.name, "emulation") == NULL)
+        skip();
+    static const struct {
+        const char *variable, *value, *driver, *advice;
+    } cases[] = {{"RVIT_EMU_OLD", "11020", "the driver is of CUDA 11.2;", "update the driver, or use a build by CUDA 11"},
+                 {"RVIT_EMU_IMAGE", "209", "the driver is of CUDA ", "in RVIT_CUDA_ARCHS (cuModuleLoadData failed: CUDA_ERROR_NO_BINARY"}};
+    char built[32];
+    (void)snprintf(built, sizeof built, "by CUDA %d.%d (driver ", rvit_cu_image_version / 1000, rvit_cu_image_version % 1000 / 10);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rvit_device *device = NULL;
+        setenv(cases[i].variable, cases[i].value, 1);
+        const rvit_status status = rvit_device_create(&H.desc, &device);
+        unsetenv(cases[i].variable);
+        assert_int_equal(status, RVIT_UNSUPPORTED);
+        assert_non_null(strstr(rvit_status_detail(), built));
+        assert_non_null(strstr(rvit_status_detail(), cases[i].driver));
+        assert_non_null(strstr(rvit_status_detail(), cases[i].advice));
+    }
+}
+
 SUITE(variants_suite, TEST(attention_variants), TEST(long_images_independent), TEST(negative_scale), TEST(linear_variants),
-      TEST(select_variants), TEST(match_variants), TEST(kernels_for_more_shared_memory));
+      TEST(select_variants), TEST(match_variants), TEST(kernels_for_more_shared_memory), TEST(driver_refuses_kernels));

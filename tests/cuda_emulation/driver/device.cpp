@@ -342,7 +342,11 @@ CUresult cuCtxGetId(CUcontext context, unsigned long long *id)
 }
 
 /* A context owned by the caller, for tests with memory of another context. */
-CUresult cuCtxCreate(CUcontext *context, CUctxCreateParams *, unsigned, CUdevice device)
+CUresult cuCtxCreate(CUcontext *context,
+#if CUDA_VERSION >= 13000
+                     CUctxCreateParams *,
+#endif
+                     unsigned, CUdevice device)
 {
     EMU_CALL(INITIALISED);
     if (device != 0)

@@ -167,6 +167,7 @@ bool fault_launch();     /* whether this launch must lose the device */
 bool late();
 size_t memory_size();
 int compiled_for();
+CUresult fault_image();       /* of loading an image */
 int default_dynamic_shared(); /* bytes that a launch may request unless cuFuncSetAttribute sets another limit */
 void faults_restart();
 

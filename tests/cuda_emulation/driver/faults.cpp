@@ -78,6 +78,12 @@ size_t memory_size()
     return (text ? (size_t)strtoull(text, nullptr, 0) : 4096) << 20;
 }
 
+CUresult fault_image()
+{
+    const char *text = getenv("RVIT_EMU_IMAGE");
+    return text ? (CUresult)atoi(text) : CUDA_SUCCESS;
+}
+
 int compiled_for()
 {
     const char *text = getenv("RVIT_EMU_PTX");

@@ -87,6 +87,8 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
         return CUDA_ERROR_INVALID_IMAGE;
     if (model().capability < 80)
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    if (const CUresult refused = fault_image())
+        return refused;
     if (fault_allocation())
         return CUDA_ERROR_OUT_OF_MEMORY;
     *module = new CUmod_st();
