@@ -131,7 +131,7 @@ rvit_status rvit_cu_kernels_load(rvit_cu_device *device)
     device->e4m3 = architecture >= 89;
     RVIT_TRY(find_wgmma(device));
     /* JIT-compiled code for a device with more shared memory uses more than this device's launches would request. */
-    if ((architecture == 90 || architecture == 100) && device->machine.sm_shared < RVIT_CU_LARGE_SMEM)
+    if (RVIT_CU_IS_LARGE(architecture) && device->machine.sm_shared < RVIT_CU_LARGE_SMEM)
         return rvit_fail(RVIT_UNSUPPORTED,
                          "cuda: this build has no kernels for %s: the lowest of RVIT_CUDA_ARCHS is %d, which has more shared "
                          "memory; build with the device's architecture",

@@ -16,7 +16,8 @@
     SHAPE(64x128, 64, 128, 32, 64, 32, 4, 64, 4, 2, 8, 24) \
     SHAPE(128x128, 128, 128, 64, 64, 32, 3, 32, 5, 2, 8, 20)
 #define RVIT_CU_LINEAR_SHAPES(SHAPE) RVIT_CU_LINEAR_GENERAL(SHAPE) RVIT_CU_LINEAR_TILES(SHAPE)
-#define RVIT_CU_LARGE_SMEM (228 * 1024) /* bytes of shared memory per SM, compute capability 9.0 and 10.0 */
+#define RVIT_CU_LARGE_SMEM (228 * 1024) /* bytes of shared memory per SM of these architectures, which multiply e4m3 as float16 */
+#define RVIT_CU_IS_LARGE(arch) ((arch) == 90 || (arch) == 100 || (arch) == 103 || (arch) == 110)
 /* Tiles of the non-persistent GEMM for small problems, one tile per CTA (kernels/linear_nonpersistent.cuh):
      name, rows and columns of the tile, rows and columns of a warp, stages of k step 64,
      CTAs per SM by registers, cost of one tile alone on its SM, in the unit of the cost above. */

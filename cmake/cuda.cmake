@@ -1,5 +1,5 @@
 # Finds nvcc and cuda.h, to build the CUDA backend. Nothing is linked: the driver and cuBLASLt are opened at run time.
-set(all_archs 80 86 89 90 100 120)
+set(all_archs 80 86 87 89 90 100 110 120 121) # 10.3 runs the code of 10.0, which spills less than its own would
 # native: the architectures of this machine's GPUs. Without a GPU, no CUDA code is built unless RVIT_CUDA is ON.
 set(RVIT_CUDA_ARCHS all CACHE STRING "GPU architectures the kernels are compiled for, the lowest also as PTX: a list, all or native")
 # Drivers load code of their own CUDA version and of older ones.

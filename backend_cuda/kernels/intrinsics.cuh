@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "../tile.h"
+
 #ifdef RVIT_EMULATION
 #include "emulated_intrinsics.h"
 #else
@@ -464,7 +466,7 @@ RVIT_DEVICE void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, ui
    Architectures that multiply e4m3 as float16 accumulate in float32. */
 RVIT_DEVICE void mma_e4m3(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
-#if __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000
+#if RVIT_CU_IS_LARGE(__CUDA_ARCH__ / 10)
     asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));

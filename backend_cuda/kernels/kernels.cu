@@ -7,7 +7,7 @@
 
 /* Selects values for architectures with RVIT_CU_LARGE_SMEM bytes of shared memory per SM. Code for other architectures also runs there,
    and leaves memory unused. */
-#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000)
+#if defined(__CUDA_ARCH__) && RVIT_CU_IS_LARGE(__CUDA_ARCH__ / 10)
 #define LARGE_SMEM(elsewhere, here) here
 #else
 #define LARGE_SMEM(elsewhere, here) elsewhere
