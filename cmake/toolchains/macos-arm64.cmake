@@ -1,0 +1,28 @@
+# Cross-compiles for macOS on Apple silicon with clang and lld (Debian: clang-19, lld-19, llvm-19). The environment variable SDKROOT names
+# the SDK; tools/macos.sh makes one of the headers in PyPI's ziglang.
+set(CMAKE_SYSTEM_NAME Darwin)
+set(CMAKE_SYSTEM_VERSION 20) # macOS 11
+set(CMAKE_SYSTEM_PROCESSOR arm64)
+set(CMAKE_OSX_ARCHITECTURES arm64)
+set(CMAKE_OSX_DEPLOYMENT_TARGET 11.0 CACHE STRING "The oldest macOS that runs the library")
+set(CMAKE_OSX_SYSROOT $ENV{SDKROOT})
+foreach(tool CLANG=clang AR=llvm-ar RANLIB=llvm-ranlib STRIP=llvm-strip INSTALL_NAME_TOOL=llvm-install-name-tool NM=llvm-nm)
+  string(REPLACE "=" ";" tool ${tool})
+  list(GET tool 0 variable)
+  list(GET tool 1 name)
+  find_program(macos_${variable} NAMES ${name}-19 ${name}-18 ${name}-17 ${name}-16 ${name} REQUIRED)
+  set(CMAKE_${variable} ${macos_${variable}})
+endforeach()
+set(CMAKE_C_COMPILER ${macos_CLANG})
+set(CMAKE_C_COMPILER_TARGET arm64-apple-macos11)
+# CMake leaves it out unless the building machine is a Mac. The override is read after CMake's own rules, which empty it.
+set(CMAKE_SHARED_LIBRARY_RUNTIME_C_FLAG -Wl,-rpath,)
+set(CMAKE_USER_MAKE_RULES_OVERRIDE ${CMAKE_CURRENT_LIST_FILE})
+foreach(kind EXE SHARED MODULE)
+  set(CMAKE_${kind}_LINKER_FLAGS_INIT -fuse-ld=lld)
+endforeach()
+set(CMAKE_FIND_ROOT_PATH ${CMAKE_OSX_SYSROOT})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
