@@ -83,8 +83,12 @@ static void *worker(void *unused)
 /* Starts workers, and leaves one processor to the caller. A forked child has none of its parent's. The list's lock is held. */
 static void start_workers(void)
 {
+#ifdef CPU_COUNT
     cpu_set_t usable;
     const int processors = sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : 1;
+#else
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+#endif
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
