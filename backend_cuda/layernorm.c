@@ -4,9 +4,9 @@
 #define F16(name, ...) [RVIT_CU_NORM_##name] = RVIT_CU_layernorm_f16_##name,
 #define BF16(name, ...) [RVIT_CU_NORM_##name] = RVIT_CU_layernorm_bf16_##name,
 static const rvit_cu_kernel kernels[][RVIT_CU_N_NORM_SHAPES] = {
-    [RVIT_F32] = {RVIT_CU_NORM_SHAPES(F32) F32(any)},
-    [RVIT_F16] = {RVIT_CU_NORM_SHAPES(F16) F16(any)},
-    [RVIT_BF16] = {RVIT_CU_NORM_SHAPES(BF16) BF16(any)},
+    [RVIT_F32] = {RVIT_CU_NORM_SHAPES(F32) F32(any, 0)},
+    [RVIT_F16] = {RVIT_CU_NORM_SHAPES(F16) F16(any, 0)},
+    [RVIT_BF16] = {RVIT_CU_NORM_SHAPES(BF16) BF16(any, 0)},
 };
 
 /* The kernels with an e4m3 output hold only float32 rows in registers, the type of the residual stream. */
