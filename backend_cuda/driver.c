@@ -7,7 +7,7 @@
 
 #include "core/base/os.h"
 
-#define LIBRARY "libcuda.so.1"
+#define LIBRARY RVIT_OS_LIBRARY("libcuda.so.1", "libcuda.dylib", "nvcuda.dll")
 
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)

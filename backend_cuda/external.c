@@ -1,16 +1,17 @@
-/* Memory and semaphores that other APIs export by file descriptor. */
+/* Memory and semaphores that other APIs export by file descriptor or HANDLE. */
 #include "backend_cuda/cu.h"
 
-/* Drivers differ in the result they give for a wrong kind of descriptor. */
-static rvit_status import_failed(const rvit_cu_driver *driver, CUresult result, const char *call, int fd)
+/* Drivers differ in the result they give for a wrong kind of handle. */
+static rvit_status import_failed(const rvit_cu_driver *driver, CUresult result, const char *call, intptr_t handle)
 {
     const char *name = NULL;
     if (result != CUDA_ERROR_INVALID_VALUE && result != CUDA_ERROR_INVALID_HANDLE && result != CUDA_ERROR_UNKNOWN &&
         result != CUDA_ERROR_OPERATING_SYSTEM)
         return rvit_cu_fail(driver, result, call);
     (void)driver->cuGetErrorName(result, &name);
-    return rvit_fail(RVIT_INVALID_ARGUMENT, "%s failed: %s: fd %d is not a matching export, or belongs to another device", call,
-                     name != NULL ? name : "unknown result", fd);
+    return rvit_fail(RVIT_INVALID_ARGUMENT,
+                     "%s failed: %s: " RVIT_OS_HANDLE_NAME " %lld is not a matching export, or belongs to another device", call,
+                     name != NULL ? name : "unknown result", (long long)handle);
 }
 
 rvit_status rvit_cu_import_memory(const rvit_cu_device *device, const rvit_external_memory *memory, int64_t size, rvit_cu_buffer *buffer)
@@ -19,12 +20,18 @@ rvit_status rvit_cu_import_memory(const rvit_cu_device *device, const rvit_exter
     if (memory->offset % 256 != 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "external memory: offset is %lld, expected a multiple of 256", (long long)memory->offset);
     CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .size = (unsigned long long)memory->size};
-    RVIT_TRY(rvit_handle_copy("external memory", memory->handle_type, memory->handle, &desc.handle.fd));
-    CUresult result = driver->cuImportExternalMemory(&buffer->external, &desc);
-    if (result != CUDA_SUCCESS) {
-        rvit_os_handle_close(desc.handle.fd);
-        return import_failed(driver, result, "cuImportExternalMemory", (int)memory->handle);
+    intptr_t copy;
+    RVIT_TRY(rvit_handle_copy("external memory", memory->handle_type, memory->handle, &copy));
+    if (RVIT_OS_HANDLES_ARE_FDS) {
+        desc.handle.fd = (int)copy;
+    } else {
+        desc.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32;
+        desc.handle.win32.handle = (void *)copy;
     }
+    CUresult result = driver->cuImportExternalMemory(&buffer->external, &desc);
+    rvit_handle_copy_end(copy, result == CUDA_SUCCESS);
+    if (result != CUDA_SUCCESS)
+        return import_failed(driver, result, "cuImportExternalMemory", memory->handle);
     const CUDA_EXTERNAL_MEMORY_BUFFER_DESC range = {.offset = (unsigned long long)memory->offset, .size = (unsigned long long)size};
     CUdeviceptr pointer = 0;
     result = driver->cuExternalMemoryGetMappedBuffer(&pointer, buffer->external, &range);
@@ -42,13 +49,20 @@ static rvit_status import_semaphore(const rvit_cu_device *device, const rvit_sem
 {
     CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC desc = {.type = requested->timeline ? CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD
                                                                             : CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD};
-    RVIT_TRY(rvit_handle_copy("semaphore desc", requested->handle_type, requested->handle, &desc.handle.fd));
+    intptr_t copy;
+    RVIT_TRY(rvit_handle_copy("semaphore desc", requested->handle_type, requested->handle, &copy));
+    if (RVIT_OS_HANDLES_ARE_FDS) {
+        desc.handle.fd = (int)copy;
+    } else {
+        desc.type = requested->timeline ? CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_WIN32
+                                        : CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32;
+        desc.handle.win32.handle = (void *)copy;
+    }
     CUexternalSemaphore semaphore = NULL;
     const CUresult result = device->driver->cuImportExternalSemaphore(&semaphore, &desc);
-    if (result != CUDA_SUCCESS) {
-        rvit_os_handle_close(desc.handle.fd);
-        return import_failed(device->driver, result, "cuImportExternalSemaphore", (int)requested->handle);
-    }
+    rvit_handle_copy_end(copy, result == CUDA_SUCCESS);
+    if (result != CUDA_SUCCESS)
+        return import_failed(device->driver, result, "cuImportExternalSemaphore", requested->handle);
     *out_native = (uint64_t)(uintptr_t)semaphore;
     rvit_os_handle_close(requested->handle);
     return RVIT_OK;

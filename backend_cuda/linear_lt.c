@@ -90,12 +90,13 @@ void rvit_cu_lt_close(rvit_cu_device *device, int entered)
 
 static void open_library(rvit_cu_lt *lt)
 {
-    static const char *const files[] = {"libcublasLt.so.13", "libcublasLt.so.12", NULL};
+    static const char *const files[] = {RVIT_OS_LIBRARY("libcublasLt.so.13", "libcublasLt.13.dylib", "cublasLt64_13.dll"),
+                                        RVIT_OS_LIBRARY("libcublasLt.so.12", "libcublasLt.12.dylib", "cublasLt64_12.dll"), NULL};
     void *functions[N_FUNCTIONS];
     char why_not[192];
     RVIT_SIGNALS_BLOCKED;
     if (rvit_library_open(files, names, N_FUNCTIONS, N_FUNCTIONS, functions, why_not, sizeof why_not) == NULL) {
-        rvit_log(RVIT_LOG_INFO, "cuda: GEMMs run without cuBLASLt: libcublasLt.so.13 and .12: %s", why_not);
+        rvit_log(RVIT_LOG_INFO, "cuda: GEMMs run without cuBLASLt: %s and %s: %s", files[0], files[1], why_not);
         return;
     }
     memcpy(&lt->functions, functions, sizeof functions);

@@ -1,5 +1,5 @@
 /* Buffers: one allocation each; host-visible ones stay mapped. */
-#include "backend_vulkan/vulkan.h"
+#include "backend_vulkan/handles.h"
 
 #include <stdio.h>
 
@@ -72,15 +72,15 @@ rvit_status rvit_vk_allocate(const rvit_vk_device *device, const VkMemoryAllocat
 
 rvit_status rvit_vk_check_memory_handles(const rvit_vk_device *device, VkExternalMemoryFeatureFlags needed)
 {
-    RVIT_TRY(rvit_vk_check_enabled(device, RVIT_VK_EXT_MEMORY_FD));
+    RVIT_TRY(rvit_vk_check_enabled(device, RVIT_VK_EXT_MEMORY_HANDLE));
     const VkPhysicalDeviceExternalBufferInfo info = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO,
                                                      .usage = RVIT_VK_BUFFER_USAGE,
-                                                     .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+                                                     .handleType = RVIT_VK_MEMORY_HANDLE_TYPE};
     VkExternalBufferProperties found = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES};
     device->instance.get_external_buffer(device->physical.handle, &info, &found);
     const VkExternalMemoryFeatureFlags offered = found.externalMemoryProperties.externalMemoryFeatures;
     if ((offered & needed) != needed || (offered & VK_EXTERNAL_MEMORY_FEATURE_DEDICATED_ONLY_BIT) != 0)
-        return rvit_fail(RVIT_UNSUPPORTED, "vulkan: %s does not %s the memory of buffers by opaque file descriptor", device->base.info.name,
+        return rvit_fail(RVIT_UNSUPPORTED, "vulkan: %s does not %s the memory of buffers by " RVIT_VK_HANDLE_KIND, device->base.info.name,
                          needed == VK_EXTERNAL_MEMORY_FEATURE_EXPORTABLE_BIT ? "export" : "import");
     return RVIT_OK;
 }
@@ -89,7 +89,7 @@ rvit_status rvit_vk_buffer_new(rvit_vk_device *device, int64_t size, int externa
                                VkMemoryRequirements *out_requirements)
 {
     const VkExternalMemoryBufferCreateInfo handles = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO,
-                                                      .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+                                                      .handleTypes = RVIT_VK_MEMORY_HANDLE_TYPE};
     const VkBufferCreateInfo create = {
         .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
         .pNext = external ? &handles : NULL,
@@ -112,7 +112,7 @@ static rvit_status open_buffer(rvit_vk_device *device, int64_t size, int type, r
     buffer->memory_size = (int64_t)requirements.size;
     buffer->memory_type = (uint32_t)memory_type;
     const VkExportMemoryAllocateInfo exported = {.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO,
-                                                 .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+                                                 .handleTypes = RVIT_VK_MEMORY_HANDLE_TYPE};
     const VkMemoryAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
                                            .pNext = type == RVIT_BUFFER_SHARED ? &exported : NULL,
                                            .allocationSize = requirements.size,

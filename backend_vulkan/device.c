@@ -1,5 +1,5 @@
 /* Devices, and the backend's function table for core. */
-#include "backend_vulkan/vulkan.h"
+#include "backend_vulkan/handles.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -128,10 +128,10 @@ static rvit_status start(rvit_vk_device *device, const rvit_device_desc *desc)
 /* Disables extensions whose functions the driver does not provide. */
 static void drop_empty_extensions(rvit_vk_device *device)
 {
-    if (device->vk.vkGetMemoryFdKHR == NULL)
-        device->enabled &= ~(uint32_t)RVIT_VK_EXT_MEMORY_FD;
-    if (device->vk.vkGetSemaphoreFdKHR == NULL || device->vk.vkImportSemaphoreFdKHR == NULL)
-        device->enabled &= ~(uint32_t)RVIT_VK_EXT_SEMAPHORE_FD;
+    if (!rvit_vk_has_memory_handles(device))
+        device->enabled &= ~(uint32_t)RVIT_VK_EXT_MEMORY_HANDLE;
+    if (!rvit_vk_has_semaphore_handles(device))
+        device->enabled &= ~(uint32_t)RVIT_VK_EXT_SEMAPHORE_HANDLE;
 }
 
 static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *desc, rvit_tier highest)

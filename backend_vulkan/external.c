@@ -1,5 +1,5 @@
 /* Buffers on memory that the library did not allocate, and memory that it exports (include/raggedvit/vulkan.h). */
-#include "backend_vulkan/vulkan.h"
+#include "backend_vulkan/handles.h"
 
 /* Checks what Vulkan can report about a VkBuffer: its memory requirement is at least its size. */
 static rvit_status check_range(const rvit_vk_device *device, const rvit_memory_desc *desc, int64_t size)
@@ -52,19 +52,18 @@ static rvit_status allocate_imported(rvit_vk_device *device, const rvit_external
     if ((uint64_t)(memory->size - memory->offset) < requirements.size)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "external memory: size is %lld, too small for a buffer that takes %llu from offset %lld",
                          (long long)memory->size, (unsigned long long)requirements.size, (long long)memory->offset);
-    int fd;
-    RVIT_TRY(rvit_handle_copy("external memory", memory->handle_type, memory->handle, &fd));
-    const VkImportMemoryFdInfoKHR import = {
-        .sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR, .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT, .fd = fd};
+    intptr_t copy;
+    RVIT_TRY(rvit_handle_copy("external memory", memory->handle_type, memory->handle, &copy));
+    rvit_vk_memory_import import;
+    rvit_vk_memory_import_init(&import, copy);
     const VkMemoryAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
                                            .pNext = &import,
                                            .allocationSize = (VkDeviceSize)memory->size,
                                            .memoryTypeIndex = memory->memory_type};
     const VkResult result = device->vk.vkAllocateMemory(device->handle, &allocate, NULL, &buffer->memory);
-    if (result != VK_SUCCESS) {
-        rvit_os_handle_close(fd);
-        return rvit_vk_fail(result, "vkAllocateMemory with the fd");
-    }
+    rvit_handle_copy_end(copy, result == VK_SUCCESS);
+    if (result != VK_SUCCESS)
+        return rvit_vk_fail(result, "vkAllocateMemory with the " RVIT_OS_HANDLE_NAME);
     RVIT_VK_TRY(device->vk, vkBindBufferMemory, (device->handle, buffer->handle, buffer->memory, (VkDeviceSize)memory->offset));
     rvit_os_handle_close(memory->handle);
     buffer->base.size = size;
@@ -100,13 +99,8 @@ rvit_status rvit_vk_buffer_export(const rvit_buffer *base, rvit_external_memory 
 {
     const rvit_vk_buffer *buffer = (const rvit_vk_buffer *)base;
     const rvit_vk_device *device = rvit_vk_device_of(base->device);
-    const VkMemoryGetFdInfoKHR get = {.sType = VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR,
-                                      .memory = buffer->memory,
-                                      .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
-    int fd = -1;
-    RVIT_VK_TRY(device->vk, vkGetMemoryFdKHR, (device->handle, &get, &fd));
-    out_memory->handle_type = RVIT_HANDLE_OPAQUE_FD;
-    out_memory->handle = fd;
+    RVIT_TRY(rvit_vk_memory_get_handle(device, buffer->memory, &out_memory->handle));
+    out_memory->handle_type = RVIT_HANDLE_OF_SYSTEM;
     out_memory->memory_type = buffer->memory_type;
     out_memory->size = buffer->memory_size;
     return RVIT_OK;

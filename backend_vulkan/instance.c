@@ -10,12 +10,18 @@
 #define MAX_QUEUE_FAMILIES 32
 #define ALL_FEATURES UINT32_MAX
 
+#define LOADER RVIT_OS_LIBRARY("libvulkan.so.1", "libvulkan.1.dylib", "vulkan-1.dll")
+#define LOADER_COMES_WITH \
+    RVIT_OS_LIBRARY("the Vulkan loader (Debian: libvulkan1)", "the Vulkan SDK, and libMoltenVK.dylib with MoltenVK", "the GPU's driver")
+
 static rvit_once loader_once = RVIT_ONCE_INIT;
 static char why_no_loader[192]; /* empty: the loader is open */
 
 static void load(void)
 {
-    static const char *const files[] = {"libvulkan.so.1", "libvulkan.so", NULL}, *const symbols[] = {"vkGetInstanceProcAddr"};
+    /* Android's is the second; MoltenVK serves without a loader. */
+    static const char *const files[] = {LOADER, RVIT_OS_LIBRARY("libvulkan.so", "libMoltenVK.dylib", NULL), NULL},
+                             *const symbols[] = {"vkGetInstanceProcAddr"};
     void *function = NULL;
     if (rvit_library_open(files, symbols, 1, 1, &function, why_no_loader, sizeof why_no_loader) != NULL) {
         PFN_vkGetInstanceProcAddr get_proc;
@@ -28,7 +34,7 @@ static rvit_status open_loader(void)
 {
     rvit_once_run(&loader_once, load);
     if (why_no_loader[0] != '\0')
-        return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: %s; libvulkan.so.1 comes with the Vulkan loader (Debian: libvulkan1)", why_no_loader);
+        return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: %s; " LOADER " comes with " LOADER_COMES_WITH, why_no_loader);
     return RVIT_OK;
 }
 
@@ -105,7 +111,8 @@ rvit_status rvit_vk_instance_open(rvit_alloc *alloc, rvit_vk_instance *out_insta
     rvit_vk_instance instance = {.get_proc = vkGetInstanceProcAddr, .api_version = application.apiVersion};
     const VkResult result = create_instance(&create, NULL, &instance.handle);
     if (result == VK_ERROR_INCOMPATIBLE_DRIVER)
-        return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: no driver is installed (Debian: mesa-vulkan-drivers, or the GPU vendor's)");
+        return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: no driver is installed" RVIT_OS_LIBRARY(
+                                               " (Debian: mesa-vulkan-drivers, or the GPU vendor's)", "", ": install the GPU vendor's"));
     if (result != VK_SUCCESS)
         return rvit_vk_fail(result, "vkCreateInstance");
     const rvit_status status = own_functions(&instance);
@@ -136,6 +143,7 @@ void rvit_vk_instance_close(rvit_vk_instance *instance)
 }
 
 #define LOAD(name) out_functions->name = (PFN_##name)instance->get_device_proc(device, #name)
+#define LOAD_WIN32(name) out_functions->name = (rvit_PFN_##name)instance->get_device_proc(device, #name)
 #define MISS(name)                   \
     if (out_functions->name == NULL) \
     missing = #name
@@ -145,6 +153,7 @@ const char *rvit_vk_load_functions(const rvit_vk_instance *instance, VkDevice de
     const char *missing = NULL;
     RVIT_VK_FUNCTIONS(LOAD);
     RVIT_VK_EXTENSION_FUNCTIONS(LOAD);
+    RVIT_VK_WIN32_FUNCTIONS(LOAD_WIN32);
     RVIT_VK_FUNCTIONS(MISS);
     return missing;
 }

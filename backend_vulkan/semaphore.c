@@ -1,7 +1,7 @@
-/* Semaphores, which other APIs share by file descriptor. */
-#include "backend_vulkan/vulkan.h"
+/* Semaphores, which other APIs share by handle. */
+#include "backend_vulkan/handles.h"
 
-#define HANDLE_TYPE VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT
+#define HANDLE_TYPE RVIT_VK_SEMAPHORE_HANDLE_TYPE
 
 /* needed 0: the semaphore is neither exported nor imported. */
 static rvit_status check_features(const rvit_vk_device *device, int timeline, VkExternalSemaphoreFeatureFlags needed)
@@ -10,7 +10,7 @@ static rvit_status check_features(const rvit_vk_device *device, int timeline, Vk
         RVIT_TRY(rvit_vk_check_enabled(device, RVIT_VK_TIMELINE));
     if (needed == 0)
         return RVIT_OK;
-    RVIT_TRY(rvit_vk_check_enabled(device, RVIT_VK_EXT_SEMAPHORE_FD));
+    RVIT_TRY(rvit_vk_check_enabled(device, RVIT_VK_EXT_SEMAPHORE_HANDLE));
     const VkSemaphoreTypeCreateInfo type = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
                                             .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
     const VkPhysicalDeviceExternalSemaphoreInfo info = {
@@ -18,7 +18,7 @@ static rvit_status check_features(const rvit_vk_device *device, int timeline, Vk
     VkExternalSemaphoreProperties found = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_SEMAPHORE_PROPERTIES};
     device->instance.get_external_semaphore(device->physical.handle, &info, &found);
     if ((found.externalSemaphoreFeatures & needed) != needed)
-        return rvit_fail(RVIT_UNSUPPORTED, "vulkan: %s does not %s %s semaphores by opaque file descriptor", device->base.info.name,
+        return rvit_fail(RVIT_UNSUPPORTED, "vulkan: %s does not %s %s semaphores by " RVIT_VK_HANDLE_KIND, device->base.info.name,
                          needed == VK_EXTERNAL_SEMAPHORE_FEATURE_EXPORTABLE_BIT ? "export" : "import", timeline ? "timeline" : "binary");
     return RVIT_OK;
 }
@@ -36,17 +36,13 @@ static rvit_status create(const rvit_vk_device *device, int timeline, int shared
 
 static rvit_status import(const rvit_vk_device *device, VkSemaphore handle, const rvit_semaphore_desc *desc)
 {
-    int fd;
-    RVIT_TRY(rvit_handle_copy("semaphore desc", desc->handle_type, desc->handle, &fd));
-    const VkImportSemaphoreFdInfoKHR info = {
-        .sType = VK_STRUCTURE_TYPE_IMPORT_SEMAPHORE_FD_INFO_KHR, .semaphore = handle, .handleType = HANDLE_TYPE, .fd = fd};
-    const VkResult result = device->vk.vkImportSemaphoreFdKHR(device->handle, &info);
-    if (result != VK_SUCCESS) {
-        rvit_os_handle_close(fd);
-        return rvit_vk_fail(result, "vkImportSemaphoreFdKHR");
-    }
-    rvit_os_handle_close(desc->handle);
-    return RVIT_OK;
+    intptr_t copy;
+    RVIT_TRY(rvit_handle_copy("semaphore desc", desc->handle_type, desc->handle, &copy));
+    const rvit_status status = rvit_vk_semaphore_set_handle(device, handle, copy);
+    rvit_handle_copy_end(copy, status == RVIT_OK);
+    if (status == RVIT_OK)
+        rvit_os_handle_close(desc->handle);
+    return status;
 }
 
 rvit_status rvit_vk_semaphore_open(rvit_semaphore *semaphore, const rvit_semaphore_desc *desc)
@@ -79,12 +75,7 @@ void rvit_vk_semaphore_close(rvit_semaphore *semaphore)
 rvit_status rvit_vk_semaphore_export(const rvit_semaphore *semaphore, rvit_handle_type *out_type, intptr_t *out_handle)
 {
     const rvit_vk_device *device = rvit_vk_device_of(semaphore->device);
-    const VkSemaphoreGetFdInfoKHR get = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_GET_FD_INFO_KHR,
-                                         .semaphore = RVIT_VK_HANDLE(VkSemaphore, semaphore->native),
-                                         .handleType = HANDLE_TYPE};
-    int fd = -1;
-    RVIT_VK_TRY(device->vk, vkGetSemaphoreFdKHR, (device->handle, &get, &fd));
-    *out_type = RVIT_HANDLE_OPAQUE_FD;
-    *out_handle = fd;
+    RVIT_TRY(rvit_vk_semaphore_get_handle(device, RVIT_VK_HANDLE(VkSemaphore, semaphore->native), out_handle));
+    *out_type = RVIT_HANDLE_OF_SYSTEM;
     return RVIT_OK;
 }

@@ -62,15 +62,15 @@ enum {
     RVIT_VK_DOT = 1 << 10,        /* Vulkan 1.3: dot products of int8 */
     RVIT_VK_EXT_MATRIX = 1 << 11, /* extensions from here on */
     RVIT_VK_EXT_BF16 = 1 << 12,
-    RVIT_VK_EXT_MEMORY_FD = 1 << 13,
-    RVIT_VK_EXT_SEMAPHORE_FD = 1 << 14,
+    RVIT_VK_EXT_MEMORY_HANDLE = 1 << 13,
+    RVIT_VK_EXT_SEMAPHORE_HANDLE = 1 << 14,
     RVIT_VK_EXT_PORTABLE = 1 << 15, /* must be enabled where it is offered; its limits concern graphics and events */
     RVIT_VK_EXT_PCI = 1 << 16,      /* this and the next only provide information and need not be enabled */
     RVIT_VK_EXT_BUDGET = 1 << 17,
     RVIT_VK_MATRIX_FEATURES = RVIT_VK_COOPERATIVE_MATRIX | RVIT_VK_FLOAT16 | RVIT_VK_MEMORY_MODEL | RVIT_VK_SUBGROUP_SIZE |
                               RVIT_VK_FULL_SUBGROUPS | RVIT_VK_DEVICE_SCOPE | RVIT_VK_EXT_MATRIX,
     RVIT_VK_BF16_FEATURES = RVIT_VK_BF16_TYPE | RVIT_VK_BF16_MATRIX | RVIT_VK_EXT_BF16, /* optional in the matrix tier */
-    RVIT_VK_SHARING_FEATURES = RVIT_VK_TIMELINE | RVIT_VK_EXT_MEMORY_FD | RVIT_VK_EXT_SEMAPHORE_FD
+    RVIT_VK_SHARING_FEATURES = RVIT_VK_TIMELINE | RVIT_VK_EXT_MEMORY_HANDLE | RVIT_VK_EXT_SEMAPHORE_HANDLE
 };
 
 /* Identifies a driver. */
@@ -275,7 +275,7 @@ rvit_status rvit_vk_buffer_create(rvit_device *device, int64_t size, rvit_buffer
 void rvit_vk_buffer_destroy(rvit_buffer *buffer);
 /* An additional buffer type: a few words that the host writes once and the device then updates. */
 #define RVIT_VK_BUFFER_WORDS (RVIT_BUFFER_SHARED + 1)
-/* Checks that the device can export or import the memory of buffers by file descriptor. needed: which of the two. */
+/* Checks that the device can export or import the memory of buffers by handle. needed: which of the two. */
 rvit_status rvit_vk_check_memory_handles(const rvit_vk_device *device, VkExternalMemoryFeatureFlags needed);
 /* vkCreateBuffer. external: its memory is exported or imported. */
 rvit_status rvit_vk_buffer_new(rvit_vk_device *device, int64_t size, int external, rvit_vk_buffer *buffer,

@@ -20,6 +20,9 @@ typedef struct rvit_once {
 } rvit_once;
 typedef void *rvit_thread;
 typedef int rvit_signals; /* there are none */
+#define RVIT_OS_HANDLES_ARE_FDS 0
+#define RVIT_OS_HANDLE_NAME "HANDLE"
+#define RVIT_OS_LIBRARY(elf, macos, windows) windows
 #define RVIT_ONCE_INIT \
     {                  \
         0              \
@@ -32,6 +35,13 @@ typedef pthread_cond_t rvit_condition;
 typedef pthread_once_t rvit_once;
 typedef pthread_t rvit_thread;
 typedef sigset_t rvit_signals;
+#define RVIT_OS_HANDLES_ARE_FDS 1
+#define RVIT_OS_HANDLE_NAME "fd"
+#if defined(__APPLE__)
+#define RVIT_OS_LIBRARY(elf, macos, windows) macos
+#else
+#define RVIT_OS_LIBRARY(elf, macos, windows) elf
+#endif
 #define RVIT_ONCE_INIT PTHREAD_ONCE_INIT
 #endif
 
@@ -76,9 +86,9 @@ void rvit_stderr_write(const char *text, size_t size);
 /* As strtod in the C locale, whatever locale the application has chosen. */
 double rvit_strtod(const char *text);
 
-/* Opens the first of `files` (NULL-terminated) that exists and looks up `symbols` [n] into functions [n]. The first `needed` symbols are
-   required; the others are NULL if absent. The library stays open until the process ends, since drivers keep threads. Returns the file's
-   name, or NULL with the reason in why_not [size]. */
+/* RVIT_OS_LIBRARY: a library's name on this system. Opens the first of `files` (NULL-terminated) that exists and looks up `symbols` [n]
+   into functions [n]. The first `needed` symbols are required; the others are NULL if absent. The library stays open until the process
+   ends, since drivers keep threads. Returns the file's name, or NULL with the reason in why_not [size]. */
 const char *rvit_library_open(const char *const *files, const char *const *symbols, int needed, int n, void **functions, char *why_not,
                               size_t size);
 
@@ -113,7 +123,8 @@ int rvit_os_exists(const char *path);
 /* The part of a path after its last folder. */
 const char *rvit_os_name_of(const char *path);
 
-/* Handles of external memory and semaphores. Copies one for an import; returns 0 if it is not open, or nothing more can be. */
+/* Handles of external memory and semaphores: file descriptors, or HANDLEs on Windows. Copies one for an import; returns 0 if it is not
+ * open, or nothing more can be. */
 int rvit_os_handle_copy(intptr_t handle, intptr_t *out_copy);
 void rvit_os_handle_close(intptr_t handle);
 

@@ -33,17 +33,25 @@ void rvit_device_set_pci(rvit_device_info *info, uint32_t domain, uint32_t bus, 
     (void)snprintf(info->pci_address, sizeof info->pci_address, "%04x:%02x:%02x.%x", domain, bus & 0xffu, device & 0xffu, function & 0xfu);
 }
 
-rvit_status rvit_handle_copy(const char *what, rvit_handle_type type, intptr_t handle, int *out_fd)
+rvit_status rvit_handle_copy(const char *what, rvit_handle_type type, intptr_t handle, intptr_t *out_copy)
 {
-    if (type == RVIT_HANDLE_OPAQUE_WIN32)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: handle_type is RVIT_HANDLE_OPAQUE_WIN32, which no system of this library has", what);
-    if (type != RVIT_HANDLE_OPAQUE_FD)
+    static const char *const names[] = {
+        [RVIT_HANDLE_OPAQUE_FD] = "RVIT_HANDLE_OPAQUE_FD", [RVIT_HANDLE_OPAQUE_WIN32] = "RVIT_HANDLE_OPAQUE_WIN32"};
+    if (type != RVIT_HANDLE_OPAQUE_FD && type != RVIT_HANDLE_OPAQUE_WIN32)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: handle_type: %d is not a valid handle type", what, (int)type);
-    intptr_t copy;
-    if (!rvit_os_handle_copy(handle, &copy))
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: fd %lld is not open, or the process has too many open files", what, (long long)handle);
-    *out_fd = (int)copy;
+    if (type != RVIT_HANDLE_OF_SYSTEM)
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: handle_type is %s, expected %s on this system", what, names[type],
+                         names[RVIT_HANDLE_OF_SYSTEM]);
+    if (!rvit_os_handle_copy(handle, out_copy))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: " RVIT_OS_HANDLE_NAME " %lld is not open, or the process has too many open files",
+                         what, (long long)handle);
     return RVIT_OK;
+}
+
+void rvit_handle_copy_end(intptr_t copy, int imported)
+{
+    if (!imported || !RVIT_OS_HANDLES_ARE_FDS)
+        rvit_os_handle_close(copy);
 }
 
 static rvit_status check_desc(const rvit_device_desc *desc)

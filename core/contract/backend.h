@@ -151,9 +151,12 @@ static inline void rvit_device_retain(rvit_device *device)
     atomic_fetch_add(&device->references, 1);
 }
 
-/* Duplicates a file descriptor: a driver may take the copy, and the caller's stays valid until everything has succeeded. what: the struct,
-   for messages. */
-rvit_status rvit_handle_copy(const char *what, rvit_handle_type type, intptr_t handle, int *out_fd);
+/* Duplicates a handle: a driver may take the copy, and the caller's stays valid until everything has succeeded. what: the struct, for
+   messages. */
+rvit_status rvit_handle_copy(const char *what, rvit_handle_type type, intptr_t handle, intptr_t *out_copy);
+/* After the import of a copy, which closes it unless the driver took it: drivers take file descriptors, but no HANDLEs. */
+void rvit_handle_copy_end(intptr_t copy, int imported);
+#define RVIT_HANDLE_OF_SYSTEM (RVIT_OS_HANDLES_ARE_FDS ? RVIT_HANDLE_OPAQUE_FD : RVIT_HANDLE_OPAQUE_WIN32)
 
 /* For the device_create functions of cuda.h and vulkan.h: completes and checks a caller's desc (NULL: the default). */
 rvit_status rvit_device_desc_take(const rvit_device_desc *given, rvit_device_desc *out_desc);

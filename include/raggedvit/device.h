@@ -318,10 +318,12 @@ RVIT_API int64_t rvit_buffer_size(const rvit_buffer *buffer);
 /* How a handle of the operating system is passed between APIs, processes and devices. */
 typedef enum rvit_handle_type {
     RVIT_HANDLE_NONE = 0,
-    RVIT_HANDLE_OPAQUE_FD = 1,   /* a file descriptor: VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT,
+    RVIT_HANDLE_OPAQUE_FD = 1,   /* a file descriptor, on all systems but Windows:
+                                    VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT,
                                     CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD; for semaphores see
                                     rvit_semaphore_desc */
-    RVIT_HANDLE_OPAQUE_WIN32 = 2 /* a Windows HANDLE; UNSUPPORTED so far */
+    RVIT_HANDLE_OPAQUE_WIN32 = 2 /* a HANDLE, cast, on Windows: _OPAQUE_WIN32 instead of _OPAQUE_FD
+                                    in these names. UNSUPPORTED: the type of another system */
 } rvit_handle_type;
 
 /* Exported memory, not dedicated to one VkBuffer or image. */
@@ -482,7 +484,7 @@ typedef struct rvit_semaphore_desc {
     uint64_t vk_semaphore;
     /* OPAQUE_FD: VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT. CUDA's
        CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD (binary) and TIMELINE_SEMAPHORE_FD (timeline) are
-       the same */
+       the same. OPAQUE_WIN32: likewise, with WIN32 instead of FD in these names */
     rvit_handle_type handle_type;
     intptr_t handle; /* on success the library owns it and closes it */
 } rvit_semaphore_desc;
