@@ -10,6 +10,9 @@
 #if defined(__APPLE__)
 #include <xlocale.h>
 #endif
+#if defined(__ANDROID_API__) && __ANDROID_API__ < 28
+#error "raggedvit needs Android API 28 (Android 9), which has aligned_alloc: ANDROID_PLATFORM=android-28"
+#endif
 
 void rvit_mutex_init(rvit_mutex *mutex)
 {
