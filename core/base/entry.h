@@ -6,6 +6,11 @@
 #ifndef RVIT_CORE_BASE_ENTRY_H
 #define RVIT_CORE_BASE_ENTRY_H
 
+/* 16 concerns _Float16 alone. */
+_Static_assert(__FLT_EVAL_METHOD__ == 0 || __FLT_EVAL_METHOD__ == 16,
+               "raggedvit needs float arithmetic without excess precision, because scores have the same bits on every machine: on i686 "
+               "compile with -msse2 -mfpmath=sse, on s390x with -std=gnu11");
+
 #if defined(__x86_64__) && defined(__SSE__)
 
 #include <stdint.h>
