@@ -12,32 +12,45 @@ static int wants_cblas(rvit_tier tier, int oracle)
     return tier != RVIT_TIER_SCALAR && !oracle && rvit_cpu_cblas_is_usable();
 }
 
+static rvit_status unknown_kernels(const char *name)
+{
+    char names[128] = "";
+    for (int i = 0; i < rvit_cpu_n_tables; i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i == 0 ? "" : ", ", rvit_cpu_tables[i].name);
+    return rvit_fail(RVIT_INVALID_ARGUMENT, "cpu: unknown kernels '%s'; the kernels for this architecture are %s", name, names);
+}
+
+static rvit_status kernels_named(const char *name, const rvit_cpu_features *features, rvit_cpu_kernels *out_kernels)
+{
+    for (int i = 0; i < RVIT_CPU_EXTRA_KERNELS && rvit_cpu_extra_kernels[i] != NULL; i++)
+        if (strcmp(name, rvit_cpu_extra_kernels[i]->name) == 0) {
+            *out_kernels = *rvit_cpu_extra_kernels[i];
+            return RVIT_OK;
+        }
+    const rvit_cpu_table *table = rvit_cpu_table_named(name);
+    if (table == NULL)
+        return unknown_kernels(name);
+    const char *lacks = rvit_cpu_table_lacks(table, features);
+    if (lacks != NULL)
+        return rvit_fail(RVIT_UNSUPPORTED, "cpu: kernels '%s': this processor lacks %s", name, lacks);
+    *out_kernels = rvit_cpu_kernels_of(table);
+    return RVIT_OK;
+}
+
 /* Chooses the kernels by the desc. opening: the device will run them, so AMX must be requested from the system. */
 static rvit_status choose_kernels(const rvit_device_desc *desc, int opening, rvit_cpu_features *out_features, rvit_cpu_kernels *out_kernels)
 {
-    const int may_be_amx = desc->kernels != NULL ? strcmp(desc->kernels, rvit_cpu_table_name(RVIT_CPU_AMX)) == 0
+    const int may_be_amx = desc->kernels != NULL ? strcmp(desc->kernels, "amx") == 0
                                                  : desc->tier != RVIT_TIER_SCALAR && desc->vector_bits != 256 && !desc->oracle;
     const rvit_cpu_features features = *out_features = rvit_cpu_detect_features(opening && may_be_amx);
-    if (desc->kernels != NULL) {
-        if (rvit_cpu_extra_kernels != NULL && strcmp(desc->kernels, rvit_cpu_extra_kernels->name) == 0) {
-            *out_kernels = *rvit_cpu_extra_kernels;
-            return RVIT_OK;
-        }
-        for (rvit_cpu_table table = RVIT_CPU_PORTABLE; table < RVIT_CPU_N_TABLES; table++) {
-            if (strcmp(desc->kernels, rvit_cpu_table_name(table)) != 0)
-                continue;
-            const char *lacks = rvit_cpu_table_lacks(table, &features);
-            if (lacks != NULL)
-                return rvit_fail(RVIT_UNSUPPORTED, "cpu: kernels '%s': this processor lacks %s", desc->kernels, lacks);
-            *out_kernels = rvit_cpu_kernels_of(table);
-            return RVIT_OK;
-        }
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "cpu: unknown kernels '%s'; raggedvit/device.h lists the names", desc->kernels);
-    }
-    const rvit_cpu_table best = rvit_cpu_best_table(&features, desc->vector_bits);
-    if (desc->vector_bits != 0 && desc->tier != RVIT_TIER_SCALAR && best < (desc->vector_bits == 512 ? RVIT_CPU_AVX512 : RVIT_CPU_AVX2))
+    if (desc->kernels != NULL)
+        return kernels_named(desc->kernels, &features, out_kernels);
+    const rvit_cpu_table *best = rvit_cpu_best_table(&features, desc->vector_bits);
+    if (desc->tier == RVIT_TIER_SCALAR)
+        best = &rvit_cpu_tables[0];
+    else if (desc->vector_bits > best->bits)
         return rvit_fail(RVIT_UNSUPPORTED, "cpu: vector_bits is %d, but this processor has no such vectors", (int)desc->vector_bits);
-    *out_kernels = rvit_cpu_kernels_of(desc->tier == RVIT_TIER_SCALAR ? RVIT_CPU_PORTABLE : best);
+    *out_kernels = rvit_cpu_kernels_of(best);
     return RVIT_OK;
 }
 

@@ -266,22 +266,11 @@ typedef struct rvit_cpu_kernels {
 } rvit_cpu_kernels;
 
 extern const rvit_cpu_kernels rvit_cpu_kernels_portable;
-#if defined(__x86_64__) && !defined(__ILP32__)
-extern const rvit_cpu_kernels rvit_cpu_kernels_avx2;
-extern const rvit_cpu_kernels rvit_cpu_kernels_avx512;
-/* Kernels that tables do not share; the bf16 ones exist for avx512_bf16 and amx only. */
+/* Declares kernels that tables do not share; not every table has those of bf16. */
 #define RVIT_CPU_PANELS(isa)                                                                                                 \
     int rvit_cpu_arrange_panels_##isa(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch); \
     void rvit_cpu_linear_panels_i8_##isa(const rvit_cpu_linear_tile *tile, float *scratch);                                  \
-    void rvit_cpu_linear_panels_bf16_##isa(const rvit_cpu_linear_tile *tile, float *scratch)
-RVIT_CPU_PANELS(avx2);
-RVIT_CPU_PANELS(avx2_vnni);
-RVIT_CPU_PANELS(avx512);
-RVIT_CPU_PANELS(avx512_vnni);
-RVIT_CPU_PANELS(avx512_bf16);
-RVIT_CPU_PANELS(amx);
-void rvit_cpu_attention_bf16_kernel_avx512_bf16(const rvit_cpu_attention_tile *tile, float *scratch);
-void rvit_cpu_attention_bf16_kernel_amx(const rvit_cpu_attention_tile *tile, float *scratch);
-#endif
+    void rvit_cpu_linear_panels_bf16_##isa(const rvit_cpu_linear_tile *tile, float *scratch);                                \
+    void rvit_cpu_attention_bf16_kernel_##isa(const rvit_cpu_attention_tile *tile, float *scratch)
 
 #endif

@@ -10,7 +10,7 @@ void rvit_cpu_linear_panels_bf16_amx_emulated(const rvit_cpu_linear_tile *tile, 
 void amx_emulated_register(void)
 {
     static rvit_cpu_kernels kernels;
-    kernels = rvit_cpu_kernels_of(RVIT_CPU_PORTABLE);
+    kernels = rvit_cpu_kernels_portable;
     kernels.name = "amx_emulated";
     kernels.attention_bf16 = rvit_cpu_attention_bf16_kernel_amx_emulated;
     kernels.linear_panels_bf16 = rvit_cpu_linear_panels_bf16_amx_emulated;
@@ -18,5 +18,5 @@ void amx_emulated_register(void)
     kernels.panel_rows = RVIT_CPU_TILE_ROWS;
     kernels.linear_panels_i8 = rvit_cpu_linear_panels_i8_amx_emulated;
     kernels.native_dtypes = 1 << RVIT_BF16 | 1 << RVIT_I8;
-    rvit_cpu_extra_kernels = &kernels;
+    rvit_cpu_extra_kernels[0] = &kernels;
 }

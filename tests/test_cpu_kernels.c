@@ -25,13 +25,24 @@ static float random_value(void)
     return (float)(state_of_random >> 8) * 0x1p-23f - 1.0f;
 }
 
-/* Table i, or the emulated one after the last; returns 0 if the processor cannot run it. */
+/* Table i, or an emulated one after the last; returns 0 after these. */
 static int table_of(int i, rvit_cpu_kernels *out)
 {
-    if (i < RVIT_CPU_N_TABLES && rvit_cpu_table_lacks((rvit_cpu_table)i, &features) != NULL)
-        return 0;
-    *out = i < RVIT_CPU_N_TABLES ? rvit_cpu_kernels_of((rvit_cpu_table)i) : *rvit_cpu_extra_kernels;
-    return 1;
+    if (i < rvit_cpu_n_tables) {
+        *out = rvit_cpu_kernels_of(&rvit_cpu_tables[i]);
+        return 1;
+    }
+    const rvit_cpu_kernels *extra = i - rvit_cpu_n_tables < RVIT_CPU_EXTRA_KERNELS ? rvit_cpu_extra_kernels[i - rvit_cpu_n_tables] : NULL;
+    if (extra != NULL)
+        *out = *extra;
+    return extra != NULL;
+}
+
+/* Whether the processor can run them. */
+static int runs(const rvit_cpu_kernels *kernels)
+{
+    const rvit_cpu_table *table = rvit_cpu_table_named(kernels->name);
+    return table == NULL || rvit_cpu_table_lacks(table, &features) == NULL;
 }
 
 static void fill(void *data, int64_t n, rvit_dtype dtype, float scale)
@@ -132,8 +143,8 @@ static void arranged_equals_row_major(void **state)
     static const int sizes[] = {64, 96, 272, 1088};
     static const rvit_dtype dtypes[] = {RVIT_F32, RVIT_F16, RVIT_BF16, RVIT_I8};
     rvit_cpu_kernels kernels;
-    for (int i = 0; i <= RVIT_CPU_N_TABLES; i++)
-        for (int t = 0; t < 4 && table_of(i, &kernels); t++)
+    for (int i = 0; table_of(i, &kernels); i++)
+        for (int t = 0; t < 4 && runs(&kernels); t++)
             for (int k = 0; k < 4; k++)
                 check_arranged(&kernels, dtypes[t], sizes[k]);
 }
@@ -158,10 +169,9 @@ static void tiles_sum_in_documented_order(void **state)
     static uint16_t x[ROWS * MOST], weight[COLUMNS * MOST];
     static float out[ROWS * COLUMNS];
     static const int sizes[] = {4, 64, 300, 3072};
-    static const int tables[] = {RVIT_CPU_AMX, RVIT_CPU_N_TABLES};
     rvit_cpu_kernels kernels;
-    for (int i = 0; i < 2; i++)
-        for (int k = 0; k < 4 && table_of(tables[i], &kernels); k++) {
+    for (int i = 0; table_of(i, &kernels); i++)
+        for (int k = 0; k < 4 && strncmp(kernels.name, "amx", 3) == 0 && runs(&kernels); k++) {
             const int in_features = sizes[k];
             fill(x, (int64_t)ROWS * in_features, RVIT_BF16, 1.0f);
             fill(weight, (int64_t)COLUMNS * in_features, RVIT_BF16, 0.2f);
@@ -203,8 +213,8 @@ static void int8_is_exact(void **state)
         x_scales[i] = 1.0f;
     for (int j = 0; j < COLUMNS; j++)
         weight_scales[j] = 1.0f;
-    for (int i = 0; i <= RVIT_CPU_N_TABLES; i++)
-        for (int k = 0; k < 4 && table_of(i, &kernels); k++) {
+    for (int i = 0; table_of(i, &kernels); i++)
+        for (int k = 0; k < 4 && runs(&kernels); k++) {
             const int in_features = sizes[k];
             for (int n = 0; n < ROWS * in_features; n++)
                 x[n] = n / in_features == 1 ? -128 : n / in_features == 2 ? 127 : (int8_t)(128.0f * random_value());
