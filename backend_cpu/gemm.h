@@ -16,6 +16,32 @@
 #endif
 #define PANEL (TILE_VECS * VL)
 
+#if defined(NEON)
+/* sums += four steps of k. A row's four numbers of a take one load, because NEON multiplies by a lane of a register; with the
+   accumulators these fill the registers. */
+INLINE void gemm_steps(int rows, int n_vecs, const float *a, int64_t a_stride, const float *b, int64_t b_stride,
+                       vec sums[TILE_ROWS][TILE_VECS])
+{
+    vec factors[TILE_ROWS];
+    UNROLL
+    for (int i = 0; i < rows; i++)
+        factors[i] = vec_load(a + i * a_stride);
+#define STEP(lane)                                                                                           \
+    UNROLL                                                                                                   \
+    for (int j = 0; j < n_vecs; j++) {                                                                       \
+        const float32x4_t line = (float32x4_t)vec_load(b + lane * b_stride + j * VL);                        \
+        UNROLL                                                                                               \
+        for (int i = 0; i < rows; i++)                                                                       \
+            sums[i][j] = (vec)vfmaq_laneq_f32((float32x4_t)sums[i][j], line, (float32x4_t)factors[i], lane); \
+    }
+    STEP(0)
+    STEP(1)
+    STEP(2)
+    STEP(3)
+#undef STEP
+}
+#endif
+
 /* c[rows, n_vecs * VL] (+)= a[rows, k] b[k, n_vecs * VL]. b_stride: floats between rows of b. */
 INLINE void gemm_tile(int rows, int n_vecs, const float *a, int64_t a_stride, const float *b, int64_t b_stride, int64_t k, float *c,
                       int64_t c_stride, int accumulate)
@@ -27,7 +53,12 @@ INLINE void gemm_tile(int rows, int n_vecs, const float *a, int64_t a_stride, co
         for (int j = 0; j < n_vecs; j++)
             sums[i][j] = accumulate ? vec_load(c + i * c_stride + j * VL) : (vec){0};
     }
-    for (int64_t p = 0; p < k; p++) {
+    int64_t p = 0;
+#if defined(NEON)
+    for (const int64_t whole = k & ~(int64_t)3; p < whole; p += 4)
+        gemm_steps(rows, n_vecs, a + p, a_stride, b + p * b_stride, b_stride, sums);
+#endif
+    for (; p < k; p++) {
         vec line[TILE_VECS];
         UNROLL
         for (int j = 0; j < n_vecs; j++)

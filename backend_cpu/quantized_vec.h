@@ -31,6 +31,8 @@ INLINE ivec vec_round(vec v)
     return (ivec)_mm256_cvtps_epi32((__m256)v);
 #elif defined(__SSE2__)
     return (ivec)_mm_cvtps_epi32((__m128)v);
+#elif defined(NEON)
+    return (ivec)vcvtnq_s32_f32((float32x4_t)v);
 #else
     ivec rounded;
     for (int i = 0; i < VL; i++)

@@ -42,6 +42,9 @@ static void pause_briefly(void)
 {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    /* A few dozen clocks; `yield` takes none on most processors, and `wfe` needs somebody who wakes it. */
+    __asm__ volatile("isb" : : : "memory");
 #else
     rvit_thread_yield();
 #endif

@@ -21,6 +21,10 @@
 #if defined(__SSE2__)
 #include <immintrin.h>
 #endif
+#if defined(__aarch64__) && defined(__ARM_NEON) && !defined(__ARM_BIG_ENDIAN)
+#include <arm_neon.h>
+#define NEON 1
+#endif
 
 #define INLINE static inline __attribute__((always_inline))
 /* Before a short loop of constant trip count over an array of vectors: unrolling keeps the array in registers. */
@@ -90,6 +94,8 @@ INLINE vec half_load(const uint16_t *p)
     return (vec)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
 #elif defined(__F16C__)
     return (vec)_mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
+#elif defined(NEON)
+    return (vec)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 #else
     half_vec half;
     memcpy(&half, p, sizeof half);
@@ -108,6 +114,8 @@ INLINE void half_store(uint16_t *p, vec v)
     _mm256_storeu_si256((void *)p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #elif defined(__F16C__)
     _mm_storeu_si128((void *)p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(NEON)
+    vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v)));
 #else
     const ivec magnitude = (ivec)v & 0x7fffffff;
     const ivec sign = (ivec)((uvec)v >> 16) & 0x8000;

@@ -64,6 +64,32 @@ static inline void rvit_floats_restore(const rvit_floats *before)
     }
 }
 
+#elif defined(__aarch64__)
+
+#include <stdint.h>
+
+/* fenv.h does not change the flushing of subnormals, nor the format of float16. In the default environment fpcr is 0. */
+typedef struct rvit_floats {
+    uint64_t fpcr, fpsr;
+} rvit_floats;
+
+static inline rvit_floats rvit_floats_take(void)
+{
+    rvit_floats before;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(before.fpcr));
+    __asm__ volatile("mrs %0, fpsr" : "=r"(before.fpsr));
+    if (before.fpcr != 0)
+        __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)0) : "memory");
+    return before;
+}
+
+static inline void rvit_floats_restore(const rvit_floats *before)
+{
+    if (before->fpcr != 0)
+        __asm__ volatile("msr fpcr, %0" : : "r"(before->fpcr) : "memory");
+    __asm__ volatile("msr fpsr, %0" : : "r"(before->fpsr) : "memory");
+}
+
 #else
 
 #include <fenv.h>
