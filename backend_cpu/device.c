@@ -72,7 +72,7 @@ static void describe(rvit_device_info *info, rvit_tier tier, int oracle, const r
     info->kind = RVIT_DEVICE_KIND_CPU;
     info->memory_free = free_memory(NULL);
     info->memory_size = rvit_total_memory();
-    rvit_cpu_name(info->name, sizeof info->name);
+    rvit_cpu_name("", info->name, sizeof info->name);
     if (oracle)
         snprintf(info->driver, sizeof info->driver, "float64 reference");
     else if (wants_cblas(tier, oracle))

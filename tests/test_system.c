@@ -306,6 +306,33 @@ static int64_t spin_until_sleep(rvit_cpu_spin *spin, int64_t *now)
     return *now - begin;
 }
 
+#if defined(__linux__)
+static void expect_cpu_name(const char *cpuinfo, const char *wanted)
+{
+    char name[64];
+    file("/proc/cpuinfo", cpuinfo);
+    rvit_cpu_name(root, name, sizeof name);
+    assert_string_equal(name, wanted);
+}
+
+/* x86-64 has names; arm64 has numbers, and often two sorts of cores. */
+static void cpu_names(void **state)
+{
+    (void)state;
+    expect_cpu_name("processor\t: 0\nmodel name\t: AMD EPYC 9354\n\nprocessor\t: 1\nmodel name\t: AMD EPYC 9354\n", "AMD EPYC 9354");
+    expect_cpu_name("CPU implementer\t: 0x41\nCPU part\t: 0xd0c\n\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n", "Neoverse N1");
+    expect_cpu_name("CPU implementer\t: 0x41\nCPU part\t: 0xd05\nCPU implementer\t: 0x41\nCPU part\t: 0xd41\n", "Cortex-A55 + Cortex-A78");
+    expect_cpu_name("CPU implementer\t: 0x99\nCPU part\t: 0xd0c\n", "Arm implementer 0x99 part 0xd0c");
+    expect_cpu_name("processor\t: 0\nCPU partner\t: 1\nmodel name\t:\n", "CPU");
+}
+#else
+static void cpu_names(void **state)
+{
+    (void)state;
+    skip();
+}
+#endif
+
 static void spinning(void **state)
 {
     (void)state;
@@ -407,11 +434,17 @@ int main(void)
 {
 #define IN_ROOT(function) cmocka_unit_test_setup_teardown(function, make_root, remove_root)
     const struct CMUnitTest tests[] = {
-        IN_ROOT(no_groups),           IN_ROOT(quota_of_version_2),
-        IN_ROOT(quota_of_version_1),  IN_ROOT(garbage),
-        IN_ROOT(memory_of_version_2), IN_ROOT(memory_of_version_1),
-        IN_ROOT(memory_of_a_machine), IN_ROOT(affinity),
-        cmocka_unit_test(spinning),   cmocka_unit_test(buffer_as_large_as_the_machine),
+        IN_ROOT(no_groups),
+        IN_ROOT(quota_of_version_2),
+        IN_ROOT(quota_of_version_1),
+        IN_ROOT(garbage),
+        IN_ROOT(memory_of_version_2),
+        IN_ROOT(memory_of_version_1),
+        IN_ROOT(memory_of_a_machine),
+        IN_ROOT(affinity),
+        IN_ROOT(cpu_names),
+        cmocka_unit_test(spinning),
+        cmocka_unit_test(buffer_as_large_as_the_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

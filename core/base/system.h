@@ -16,8 +16,11 @@ int64_t rvit_available_memory(const char *root);
 /* Bytes of memory of the machine; 0: unknown. */
 int64_t rvit_total_memory(void);
 
-/* "AMD EPYC 9354 32-Core Processor"; "CPU" if unknown. */
-void rvit_cpu_name(char *name, size_t size);
+/* "AMD EPYC 9354 32-Core Processor", "Cortex-A55 + Cortex-A78"; "CPU" if unknown. */
+void rvit_cpu_name(const char *root, char *name, size_t size);
+/* On arm64: the instructions that processor and system have, RVIT_ARM64_*. */
+enum { RVIT_ARM64_DOTPROD = 1, RVIT_ARM64_I8MM = 2, RVIT_ARM64_BF16 = 4 };
+int rvit_arm64_features(void);
 /* Asks the system to let the process use AMX tiles. Returns 0 or the system's error number. */
 int rvit_allow_amx(void);
 

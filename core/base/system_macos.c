@@ -38,11 +38,25 @@ int64_t rvit_total_memory(void)
     return sysctlbyname("hw.memsize", &bytes, &size, NULL, 0) == 0 ? (int64_t)bytes : 0;
 }
 
-void rvit_cpu_name(char *name, size_t size)
+void rvit_cpu_name(const char *root, char *name, size_t size)
 {
+    (void)root;
     size_t length = size;
     if (sysctlbyname("machdep.cpu.brand_string", name, &length, NULL, 0) != 0)
         snprintf(name, size, "CPU");
+}
+
+static int has(const char *name, int feature)
+{
+    int value = 0;
+    size_t size = sizeof value;
+    return sysctlbyname(name, &value, &size, NULL, 0) == 0 && value != 0 ? feature : 0;
+}
+
+int rvit_arm64_features(void)
+{
+    return has("hw.optional.arm.FEAT_DotProd", RVIT_ARM64_DOTPROD) | has("hw.optional.arm.FEAT_I8MM", RVIT_ARM64_I8MM) |
+           has("hw.optional.arm.FEAT_BF16", RVIT_ARM64_BF16);
 }
 
 int rvit_allow_amx(void)

@@ -59,8 +59,9 @@ int64_t rvit_total_memory(void)
     return get_memory(&memory) ? (int64_t)memory.ullTotalPhys : 0;
 }
 
-void rvit_cpu_name(char *name, size_t size)
+void rvit_cpu_name(const char *root, char *name, size_t size)
 {
+    (void)root;
     snprintf(name, size, "CPU");
 #if defined(__x86_64__)
     unsigned words[13] = {0};
@@ -72,6 +73,13 @@ void rvit_cpu_name(char *name, size_t size)
     if (*brand != '\0')
         snprintf(name, size, "%s", brand);
 #endif
+}
+
+/* The numbers of PF_ARM_V82_DP, PF_ARM_V82_I8MM and PF_ARM_V86_BF16_INSTRUCTIONS_AVAILABLE, which older headers lack. */
+int rvit_arm64_features(void)
+{
+    return (IsProcessorFeaturePresent(43) ? RVIT_ARM64_DOTPROD : 0) | (IsProcessorFeaturePresent(66) ? RVIT_ARM64_I8MM : 0) |
+           (IsProcessorFeaturePresent(68) ? RVIT_ARM64_BF16 : 0);
 }
 
 /* Windows grants AMX to every process if it supports it. */
