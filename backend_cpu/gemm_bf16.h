@@ -1,5 +1,5 @@
 /* bf16 GEMM on tiles, for attention: c = a b, where c has 16 x 16 floats, and a and b, 16 lines of 64 bytes each, are as in tile.h. It
-   uses AMX tiles, or dot products of pairs (RVIT_CPU_DOTS). Only kernel files include this. */
+   uses AMX tiles, or dot products of pairs (RVIT_CPU_DOTS) of AVX-512 or NEON. Only kernel files include this. */
 #ifndef RVIT_CPU_GEMM_BF16_H
 #define RVIT_CPU_GEMM_BF16_H
 
@@ -65,6 +65,73 @@ INLINE void gemm_end(void)
 {
 }
 
+#if defined(RVIT_CPU_MMLA)
+
+#include "backend_cpu/neon_dots.h"
+
+/* Computes up to 6 lines of c, in 24 accumulators. */
+INLINE void gemm_lines(int rows, const uint16_t *a, const uint16_t *b, int n_steps, float *c)
+{
+    neon_f32 sums[6][4];
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < 4; j++)
+            sums[i][j] = (neon_f32){0};
+    }
+    /* Four pairs of each line of a at a time. */
+    for (int64_t s = 0; s < 4 * (int64_t)n_steps; s++) {
+        const uint16_t *left = a + (s >> 2) * TILE_ELEMENTS + (s & 3) * 8, *right = b + s * 128;
+        neon_s8 lines[6];
+        UNROLL
+        for (int i = 0; i < rows; i++)
+            lines[i] = neon_load(left + 32 * i);
+#define STEP(lane)                                                    \
+    UNROLL                                                            \
+    for (int j = 0; j < 4; j++) {                                     \
+        const neon_s8 pairs = neon_load(right + 32 * lane + 8 * j);   \
+        UNROLL                                                        \
+        for (int i = 0; i < rows; i++)                                \
+            sums[i][j] = dot_bf16(sums[i][j], pairs, lines[i], lane); \
+    }
+        STEP(0)
+        STEP(1)
+        STEP(2)
+        STEP(3)
+#undef STEP
+    }
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < 4; j++)
+            neon_store(c + 16 * i + 4 * j, (neon_s8)sums[i][j]);
+    }
+}
+
+__attribute__((noinline)) static void gemm_6_lines(const uint16_t *a, const uint16_t *b, int n_steps, float *c)
+{
+    gemm_lines(6, a, b, n_steps, c);
+}
+
+__attribute__((noinline)) static void gemm_4_lines(const uint16_t *a, const uint16_t *b, int n_steps, float *c)
+{
+    gemm_lines(4, a, b, n_steps, c);
+}
+
+INLINE void gemm_tiles(tile_lists a, tile_lists b, int n_steps, int two_rows, float *c, int64_t c_next)
+{
+    for (int i = 0; i <= two_rows; i++)
+        for (int j = 0; j < 2; j++) {
+            const uint16_t *left = a.first + i * a.next, *right = b.first + j * b.next;
+            float *out = c + i * c_next + j * TILE_FLOATS;
+            gemm_6_lines(left, right, n_steps, out);
+            gemm_6_lines(left + 6 * 32, right, n_steps, out + 6 * 16);
+            gemm_4_lines(left + 12 * 32, right, n_steps, out + 12 * 16);
+        }
+}
+
+#else
+
 /* Computes 8 lines of c for two columns of tiles, in 16 accumulators. */
 INLINE void gemm_half(const uint16_t *a, const uint16_t *b, const uint16_t *b_next, int n_steps, float *c)
 {
@@ -99,6 +166,8 @@ INLINE void gemm_tiles(tile_lists a, tile_lists b, int n_steps, int two_rows, fl
             gemm_half(a.first + tile * a.next + half * TILE_ELEMENTS / 2, b.first, b.first + b.next, n_steps,
                       c + tile * c_next + half * TILE_FLOATS / 2);
 }
+
+#endif
 
 #endif
 

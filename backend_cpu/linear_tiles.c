@@ -5,7 +5,6 @@
 #include "backend_cpu/tile.h"
 
 #define ROWS RVIT_CPU_TILE_ROWS
-#define CHUNK (1 << 18) /* bytes of weights that stay in the L2 cache while all rows use them */
 
 typedef struct tile_scratch {
     float sums[2][2 * ROWS * COLUMNS];

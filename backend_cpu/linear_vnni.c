@@ -11,8 +11,9 @@
 #else
 #define ROWS 6
 #endif
-#define BLOCK (2 * VL)  /* columns */
-#define CHUNK (1 << 18) /* bytes of weights that stay in the L2 cache while all rows use them */
+#define BLOCK (2 * VL)
+#define BLOCK_AT(j) ((j) / 16 * TILE)
+#define N_STEPS(bytes) ((bytes) / 4)
 
 /* Vectors of packed int8, and sum + dot(a, b), where all lanes of a are equal. */
 #if VL == 16
@@ -42,15 +43,17 @@ typedef __m256i vnni_vec;
 #define vnni_odd(b) _mm256_srai_epi16(b, 8)
 #endif
 #endif
+#define X_BYTES(bytes) ((bytes) * (WIDENS ? 2 : 1))
+#define OFFSETS 1
 typedef int32_t packed __attribute__((aligned(1), may_alias));
 
-typedef struct vnni_scratch {
+typedef struct panel_scratch {
     float sums[ROWS * COLUMNS];
     int32_t offsets[CHUNK / 64 + COLUMNS]; /* 128 times the sum of the weights of each column of a chunk */
     char panel[RVIT_CPU_PANEL_BYTES];
     char x[ROWS * 2 * RVIT_CPU_PANEL_DEPTH];
-} vnni_scratch;
-_Static_assert(sizeof(vnni_scratch) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "a task must fit the scratch memory");
+} panel_scratch;
+_Static_assert(sizeof(panel_scratch) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "a task must fit the scratch memory");
 
 /* The line of group w of a panel, and the offset of the second half of a block's columns. */
 INLINE const char *line_of(const char *panel, int64_t w)
@@ -176,6 +179,14 @@ static void convert_rows(const char *x, int64_t row_bytes, int rows, char *out)
     }
 }
 
+INLINE const char *prepare_rows(const char *x, int64_t row_bytes, int rows, int integers, char *out)
+{
+    if (!integers)
+        return x;
+    convert_rows(x, row_bytes, rows, out);
+    return out;
+}
+
 /* For each column of a panel, the sum that x = 128 everywhere would give. */
 static void column_offsets(const char *panel, int64_t n, int32_t *offsets)
 {
@@ -196,85 +207,4 @@ static void column_offsets(const char *panel, int64_t n, int32_t *offsets)
 #endif
 }
 
-#define FINISH_I8(name, activation, adds, dtype)                                          \
-    static void finish_i8_##name(const rvit_cpu_linear_tile *t, const panel_block *block) \
-    {                                                                                     \
-        finish_rows(t, block, (epilogue){1, RVIT_CPU_##activation, adds, RVIT_##dtype});  \
-    }
-EPILOGUES(FINISH_I8)
-#if defined(RVIT_CPU_DOTS)
-#define FINISH_BF16(name, activation, adds, dtype)                                          \
-    static void finish_bf16_##name(const rvit_cpu_linear_tile *t, const panel_block *block) \
-    {                                                                                       \
-        finish_rows(t, block, (epilogue){0, RVIT_CPU_##activation, adds, RVIT_##dtype});    \
-    }
-EPILOGUES(FINISH_BF16)
-#endif
-
-typedef void (*finish_fn)(const rvit_cpu_linear_tile *t, const panel_block *block);
-
-INLINE void linear_vnni(const rvit_cpu_linear_tile *t, float *scratch, const gemm_fn *gemms, finish_fn finish_panel, int integers)
-{
-    vnni_scratch *s = (vnni_scratch *)(void *)scratch;
-    const int64_t row_bytes = t->in_features * (integers ? 1 : 2), panel_bytes = (row_bytes + 63) / 64 * PAIR;
-    /* A chunk is one panel if the panel has to be made here. */
-    const int64_t fit = t->arranged ? CHUNK / panel_bytes : 1;
-    const int chunk = COLUMNS * (int)(fit < 1 ? 1 : fit);
-    for (int first = 0; first < t->columns; first += chunk) {
-        const int end = t->columns - first < chunk ? t->columns : first + chunk;
-        const char *panels = (const char *)t->weight + first * row_bytes;
-        if (!t->arranged) {
-            make_panel(panels, row_bytes, end - first, s->panel);
-            panels = s->panel;
-        }
-        for (int column = first; column < end && integers; column += COLUMNS)
-            column_offsets(panels + (column - first) / COLUMNS * panel_bytes, row_bytes / 4, s->offsets + column - first);
-        for (int row = 0; row < t->rows; row += ROWS) {
-            const int rows = t->rows - row < ROWS ? t->rows - row : ROWS;
-            const char *x = (const char *)t->x + row * row_bytes;
-            if (integers) {
-                convert_rows(x, row_bytes, rows, s->x);
-                x = s->x;
-            }
-            for (int column = first; column < end; column += COLUMNS) {
-                const int columns = end - column < COLUMNS ? end - column : COLUMNS;
-                const char *panel = panels + (column - first) / COLUMNS * panel_bytes;
-                for (int j = 0; j < COLUMNS; j += BLOCK)
-                    gemms[rows - 1](x, row_bytes * (WIDENS ? 2 : 1), panel + j / 16 * TILE, row_bytes / 4, s->sums + j);
-                for (int i = 0; i < rows && integers; i++)
-                    for (int j = 0; j < COLUMNS; j += VL) {
-                        float *sums = s->sums + i * COLUMNS + j;
-                        vec_store(sums, (vec)((ivec)vec_load(sums) -
-                                              (ivec)vec_load((const float *)(const void *)(s->offsets + column - first + j))));
-                    }
-                if (finish_panel != NULL && columns == COLUMNS)
-                    finish_panel(t, &(panel_block){s->sums, row, rows, column});
-                else
-                    finish_any(t, s->sums, row, rows, column, columns, integers);
-            }
-        }
-    }
-}
-
-int ISA_NAME(rvit_cpu_arrange_panels)(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch)
-{
-    return arrange_panels(weight, columns, in_features * rvit_cpu_size(dtype), scratch);
-}
-
-void ISA_NAME(rvit_cpu_linear_panels_i8)(const rvit_cpu_linear_tile *t, float *scratch)
-{
-#define I8(name, activation, adds, dtype) finish_i8_##name,
-    static const finish_fn finishes[] = {EPILOGUES(I8)};
-    const int number = epilogue_of(t);
-    linear_vnni(t, scratch, gemms_i8, number < 0 ? NULL : finishes[number], 1);
-}
-
-#if defined(RVIT_CPU_DOTS)
-void ISA_NAME(rvit_cpu_linear_panels_bf16)(const rvit_cpu_linear_tile *t, float *scratch)
-{
-#define BF16(name, activation, adds, dtype) finish_bf16_##name,
-    static const finish_fn finishes[] = {EPILOGUES(BF16)};
-    const int number = epilogue_of(t);
-    linear_vnni(t, scratch, gemms_bf16, number < 0 ? NULL : finishes[number], 0);
-}
-#endif
+#include "backend_cpu/panel_linear.h"

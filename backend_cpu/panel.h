@@ -2,15 +2,20 @@
    Only kernel files include this.
 
    For every 64 bytes of a row a panel has a pair of tiles, for its left and its right 16 columns. A tile has 16 lines of 16 groups of 32
-   bits: the transpose of those columns. An arranged panel therefore takes as many bytes as its rows. */
+   bits: the transpose of those columns. For instructions that multiply small matrices (PANEL_GROUP 8) it has 8 lines of 16 groups of 64
+   bits. An arranged panel therefore takes as many bytes as its rows. */
 #ifndef RVIT_CPU_PANEL_H
 #define RVIT_CPU_PANEL_H
 
 #include "backend_cpu/finish.h"
 
 #define COLUMNS RVIT_CPU_PANEL_COLUMNS
+#if !defined(PANEL_GROUP)
+#define PANEL_GROUP 4 /* bytes */
+#endif
 #define TILE 1024       /* bytes */
 #define PAIR (2 * TILE) /* two tiles, left and right */
+#define CHUNK (1 << 18) /* bytes of weights that stay in the L2 cache while all rows use them */
 
 /* Copies 64 bytes of a row with `left` bytes left; the bytes past its end become zero. */
 INLINE void copy_line(char *out, const char *row, int64_t left)
@@ -36,7 +41,7 @@ static void make_panel(const char *weight, int64_t row_bytes, int columns, char 
                 const int column = 16 * half + j;
                 copy_line(lines[j], weight + column * row_bytes + s * 64, column < columns ? row_bytes - s * 64 : 0);
             }
-#if VL == 16
+#if VL == 16 && PANEL_GROUP == 4
             vec packed[16];
             UNROLL
             for (int j = 0; j < 16; j++)
@@ -47,8 +52,8 @@ static void make_panel(const char *weight, int64_t row_bytes, int columns, char 
                 vec_store((float *)(void *)(tile + 64 * k), packed[k]);
 #else
             for (int j = 0; j < 16; j++)
-                for (int k = 0; k < 16; k++)
-                    memcpy(tile + 64 * k + 4 * j, lines[j] + 4 * k, 4);
+                for (int k = 0; k < 64 / PANEL_GROUP; k++)
+                    memcpy(tile + (16 * k + j) * PANEL_GROUP, lines[j] + PANEL_GROUP * k, PANEL_GROUP);
 #endif
         }
 }

@@ -1,22 +1,35 @@
-#include "amx_emulated.h"
+#include "emulated_kernels.h"
 
 #include "backend_cpu/tables.h"
 
-void rvit_cpu_attention_bf16_kernel_amx_emulated(const rvit_cpu_attention_tile *tile, float *scratch);
-int rvit_cpu_arrange_panels_amx_emulated(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
-void rvit_cpu_linear_panels_i8_amx_emulated(const rvit_cpu_linear_tile *tile, float *scratch);
-void rvit_cpu_linear_panels_bf16_amx_emulated(const rvit_cpu_linear_tile *tile, float *scratch);
+RVIT_CPU_PANELS(amx_emulated);
+RVIT_CPU_PANELS(neon_dotprod_emulated);
+RVIT_CPU_PANELS(neon_bf16_emulated);
 
-void amx_emulated_register(void)
+void emulated_kernels_register(void)
 {
-    static rvit_cpu_kernels kernels;
-    kernels = rvit_cpu_kernels_portable;
-    kernels.name = "amx_emulated";
-    kernels.attention_bf16 = rvit_cpu_attention_bf16_kernel_amx_emulated;
-    kernels.linear_panels_bf16 = rvit_cpu_linear_panels_bf16_amx_emulated;
-    kernels.arrange_panels = rvit_cpu_arrange_panels_amx_emulated;
-    kernels.panel_rows = RVIT_CPU_TILE_ROWS;
-    kernels.linear_panels_i8 = rvit_cpu_linear_panels_i8_amx_emulated;
-    kernels.native_dtypes = 1 << RVIT_BF16 | 1 << RVIT_I8;
-    rvit_cpu_extra_kernels[0] = &kernels;
+    static rvit_cpu_kernels amx, neon_dotprod, neon_bf16;
+    amx = neon_dotprod = neon_bf16 = rvit_cpu_kernels_portable;
+    amx.name = "amx_emulated";
+    amx.attention_bf16 = rvit_cpu_attention_bf16_kernel_amx_emulated;
+    amx.linear_panels_bf16 = rvit_cpu_linear_panels_bf16_amx_emulated;
+    amx.arrange_panels = rvit_cpu_arrange_panels_amx_emulated;
+    amx.panel_rows = RVIT_CPU_TILE_ROWS;
+    amx.linear_panels_i8 = rvit_cpu_linear_panels_i8_amx_emulated;
+    amx.native_dtypes = 1 << RVIT_BF16 | 1 << RVIT_I8;
+    neon_dotprod.name = "neon_dotprod_emulated";
+    neon_dotprod.arrange_panels = rvit_cpu_arrange_panels_neon_dotprod_emulated;
+    neon_dotprod.panel_rows = 6;
+    neon_dotprod.linear_panels_i8 = rvit_cpu_linear_panels_i8_neon_dotprod_emulated;
+    neon_dotprod.native_dtypes = 1 << RVIT_I8;
+    neon_bf16.name = "neon_bf16_emulated";
+    neon_bf16.attention_bf16 = rvit_cpu_attention_bf16_kernel_neon_bf16_emulated;
+    neon_bf16.linear_panels_bf16 = rvit_cpu_linear_panels_bf16_neon_bf16_emulated;
+    neon_bf16.arrange_panels = rvit_cpu_arrange_panels_neon_bf16_emulated;
+    neon_bf16.panel_rows = 12;
+    neon_bf16.linear_panels_i8 = rvit_cpu_linear_panels_i8_neon_bf16_emulated;
+    neon_bf16.native_dtypes = 1 << RVIT_BF16 | 1 << RVIT_I8;
+    rvit_cpu_extra_kernels[0] = &amx;
+    rvit_cpu_extra_kernels[1] = &neon_dotprod;
+    rvit_cpu_extra_kernels[2] = &neon_bf16;
 }

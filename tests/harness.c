@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "amx_emulated.h"
+#include "emulated_kernels.h"
 #include "arrays.h"
 
 harness H;
@@ -350,7 +350,7 @@ int harness_main(int argc, char **argv, int with_oracle, const suite *const *sui
         return 1;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
-    amx_emulated_register();
+    emulated_kernels_register();
     H.backend_name = rvit_enum_name(RVIT_ENUM_BACKEND, H.desc.backend);
     whole_run run = {suites, n_suites, with_oracle, 1};
     if (stack == 0)

@@ -53,7 +53,7 @@ int harness_teardown(void **state);
      --backend cpu|vulkan|cuda   --tier scalar|subgroup|matrix   --device N   --filter PATTERN (with * and ?)
      --choice PATTERN,...   only these tests and suites, unless all cases run (RVIT_TEST_CASES)
      --vector-bits 256|512   the CPU's widest vectors
-     --kernels NAME   the CPU's kernels: a name of rvit_device_desc.kernels, or amx_emulated
+     --kernels NAME   the CPU's kernels: a name of rvit_device_desc.kernels, or of emulated_kernels.h
      --stack BYTES   run the tests in a thread with a stack of this size
      --absent BACKEND   this backend must be UNAVAILABLE in this run, with a reason
    Exits 77 with the reason if the device is missing. */

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include <raggedvit/raggedvit.h>
 
-#include "amx_emulated.h"
+#include "emulated_kernels.h"
 #include "backend_cpu/cpu.h"
 #include "core/base/half.h"
 
@@ -264,7 +264,7 @@ static void chosen_tile_rows(void **state)
         {16, T, RVIT_F32, 8 * IMAGE, 0, 0},
         {1, T, RVIT_BF16, 8 * IMAGE, 0, 0},
     };
-    amx_emulated_register();
+    emulated_kernels_register();
     kernels_of_device = "amx_emulated";
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         rvit_op ops[OPS];

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "amx_emulated.h"
+#include "emulated_kernels.h"
 #include "backend_cpu/tables.h"
 #include "core/base/half.h"
 
@@ -246,7 +246,7 @@ static void int8_is_exact(void **state)
 
 int main(void)
 {
-    amx_emulated_register();
+    emulated_kernels_register();
     features = rvit_cpu_detect_features(1);
     scratch = aligned_alloc(64, RVIT_CPU_SCRATCH_FLOATS * sizeof *scratch);
     if (scratch == NULL)
