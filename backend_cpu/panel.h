@@ -53,7 +53,7 @@ static void make_panel(const char *weight, int64_t row_bytes, int columns, char 
 #else
             for (int j = 0; j < 16; j++)
                 for (int k = 0; k < 64 / PANEL_GROUP; k++)
-                    memcpy(tile + (16 * k + j) * PANEL_GROUP, lines[j] + PANEL_GROUP * k, PANEL_GROUP);
+                    memcpy(tile + 16 * PANEL_GROUP * k + PANEL_GROUP * j, lines[j] + PANEL_GROUP * k, PANEL_GROUP);
 #endif
         }
 }
