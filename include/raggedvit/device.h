@@ -265,11 +265,13 @@ typedef struct rvit_device_desc {
        streams sleep; else they wait as the flags of the context say, which usually means polling. */
     int32_t poll_us;
     /* CPU: which kernels to use, for tests and comparisons; NULL: the fastest that this processor
-       runs. UNSUPPORTED: the processor lacks their instructions. "portable"; "avx2"; "avx2_vnni"
-       (with AVX-VNNI, for int8); "avx512"; "avx512_vnni" (with AVX512-VNNI, for int8);
-       "avx512_bf16" (also with AVX512-BF16; not chosen on Intel processors, where it is slow);
-       "amx" (with tiles for bf16 and int8; creating the device asks Linux for permission to use
-       them). */
+       runs. UNSUPPORTED: the processor lacks their instructions. INVALID_ARGUMENT: its architecture
+       has none of that name. "portable". x86-64: "avx2"; "avx2_vnni" (with AVX-VNNI, for int8);
+       "avx512"; "avx512_vnni" (with AVX512-VNNI, for int8); "avx512_bf16" (also with AVX512-BF16;
+       not chosen on Intel processors, where it is slow); "amx" (with tiles for bf16 and int8;
+       creating the device asks Linux for permission to use them). arm64, where "portable" uses
+       NEON: "neon_dotprod" (with dot products, for int8); "neon_i8mm" (with matrix multiplications,
+       for int8); "neon_bf16" (also with those of bf16). */
     const char *kernels;
 } rvit_device_desc;
 #define RVIT_DEVICE_DESC_INIT RVIT_INIT_WITH(rvit_device_desc, .index = RVIT_INDEX_AUTO)

@@ -167,7 +167,9 @@ static const struct option_row option_rows[] = {
      OPTION_CHOICE(T, tier, choice_tier, RVIT_TIER_AUTO, RVIT_TIER_MATRIX), .commands = CLASSIFY | BENCH},
     {"tier", "NAME", "kernel tier of A: %s (default: auto, the highest that the device supports, as B always has)",
      OPTION_CHOICE(T, tier, choice_tier, RVIT_TIER_AUTO, RVIT_TIER_MATRIX), .commands = VERIFY},
-    {"kernels", "NAME", "CPU kernels: portable, avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16 or amx (default: the fastest)",
+    {"kernels", "NAME",
+     "CPU kernels: portable; on x86-64 avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16 or amx; on arm64 neon_dotprod, neon_i8mm or "
+     "neon_bf16 (default: the fastest)",
      OPTION_TEXT(T, kernels), .commands = TIMES | QUANTIZE},
     {"threads", "N",
      "threads of the CPU backend and threads that decode and prepare images, %s (default: 0, as many as the process may use, but at most "
