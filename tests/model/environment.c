@@ -12,11 +12,36 @@ static unsigned control_register(void)
 {
     return __builtin_ia32_stmxcsr();
 }
+
+static void set_control_register(unsigned value)
+{
+    __builtin_ia32_ldmxcsr(value);
+}
+#define FLUSHES 0x8040u /* subnormal numbers, as operands and results */
+#elif defined(__aarch64__)
+static unsigned control_register(void)
+{
+    uint64_t fpcr;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
+    return (unsigned)fpcr;
+}
+
+static void set_control_register(unsigned value)
+{
+    __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)value) : "memory");
+}
+#define FLUSHES 0x5000000u /* subnormal numbers; and float16 has no infinity */
 #else
 static unsigned control_register(void)
 {
     return 0;
 }
+
+static void set_control_register(unsigned value)
+{
+    (void)value;
+}
+#define FLUSHES 0u
 #endif
 
 static void enter(mode m)
@@ -24,10 +49,8 @@ static void enter(mode m)
     feclearexcept(FE_ALL_EXCEPT);
     if (m == UPWARD)
         fesetround(FE_UPWARD);
-#if defined(__x86_64__)
     if (m == FLUSHING)
-        __builtin_ia32_ldmxcsr(control_register() | 0x8040u);
-#endif
+        set_control_register(control_register() | FLUSHES);
 #if defined(__GLIBC__)
     if (m == TRAPPING)
         feenableexcept(FE_ALL_EXCEPT);
@@ -88,9 +111,7 @@ static void float_environment(void **state)
             const unsigned left = control_register();
             const int rounding = fegetround(), raised = fetestexcept(FE_ALL_EXCEPT);
             fesetenv(&before);
-#if defined(__x86_64__)
-            __builtin_ia32_ldmxcsr(control_register() & ~0x8040u);
-#endif
+            set_control_register(control_register() & ~FLUSHES);
             assert_int_equal(left, entered);
             assert_int_equal(rounding, i == UPWARD ? FE_UPWARD : FE_TONEAREST);
             assert_int_equal(raised, 0);
