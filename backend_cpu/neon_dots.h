@@ -82,8 +82,14 @@ static inline neon_f32 mmla_bf16(neon_f32 sum, neon_s8 a, neon_s8 b)
 
 #define dot_s8(sum, b, a, lane) ((neon_s32)vdotq_laneq_s32((int32x4_t)(sum), (int8x16_t)(b), (int8x16_t)(a), lane))
 #define mmla_s8(sum, a, b) ((neon_s32)vmmlaq_s32((int32x4_t)(sum), (int8x16_t)(a), (int8x16_t)(b)))
-#define dot_bf16(sum, b, a, lane) ((neon_f32)vbfdotq_laneq_f32((float32x4_t)(sum), (bfloat16x8_t)(b), (bfloat16x8_t)(a), lane))
 #define mmla_bf16(sum, a, b) ((neon_f32)vbfmmlaq_f32((float32x4_t)(sum), (bfloat16x8_t)(a), (bfloat16x8_t)(b)))
+
+/* Not vbfdotq_laneq_f32: clang 19 copies the lane to all others first, which takes registers that a block needs. */
+static inline __attribute__((always_inline)) neon_f32 dot_bf16(neon_f32 sum, neon_s8 b, neon_s8 a, int lane)
+{
+    __asm__("bfdot %0.4s, %1.8h, %2.2h[%c3]" : "+w"(sum) : "w"(b), "w"(a), "i"(lane));
+    return sum;
+}
 
 #endif
 
