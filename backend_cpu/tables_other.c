@@ -1,5 +1,5 @@
 /* The kernel table of architectures without kernels of their own. */
-#include "backend_cpu/tables.h"
+#include "backend_cpu/table_rows.h"
 
 rvit_cpu_features rvit_cpu_detect_features(int request_amx)
 {

@@ -1,5 +1,5 @@
 /* The kernel tables of x86-64, and the features of the processor. */
-#include "backend_cpu/tables.h"
+#include "backend_cpu/table_rows.h"
 
 #include <cpuid.h>
 
