@@ -69,11 +69,12 @@ def main():
     objdump = sys.argv[2] if len(sys.argv) > 2 else "aarch64-linux-gnu-objdump"
     folder = os.path.join(build, "CMakeFiles/raggedvit_objects.dir/backend_cpu")
     bad = checked = 0
+    for file, _, _ in TILES:
+        if not os.path.exists(os.path.join(folder, file + ".c.o")):
+            sys.exit(f"{folder} has no {file}.c.o: not a build for arm64?")
     print(f"{'file':34} {'tile':12} multiply-adds  loads minimum stores stack  all")
     for file, pattern, expected in TILES:
         path = os.path.join(folder, file + ".c.o")
-        if not os.path.exists(path):
-            sys.exit(f"{folder}: {file} is missing: not a build for arm64?")
         found = 0
         for name, body in functions(objdump, path):
             tile = re.match(pattern, name)
