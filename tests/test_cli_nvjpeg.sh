@@ -164,7 +164,7 @@ on none 3 classify "$model" "$cat" --decoder nvjpeg
 err '^raggedvit: --decoder nvjpeg: .*libnvjpeg.so.13: file too short$'
 if ! ldconfig -p | grep -q libnvjpeg && ! ls /usr/local/cuda/lib64/libnvjpeg.so.1[23] >/dev/null 2>&1; then
     on no_folder 3 classify "$model" "$cat" --decoder nvjpeg
-    err '^raggedvit: --decoder nvjpeg: neither libnvjpeg.so.13 nor libnvjpeg.so.12 is in the library path or in /usr/local/cuda/lib64/'
+    err '^raggedvit: --decoder nvjpeg: nvJPEG of the CUDA toolkit is neither in the library path nor in /usr/local/cuda/lib64/: '
 fi
 
 finish

@@ -28,9 +28,13 @@ out=$(git grep -nE '\b((m|c|re)alloc|(rvit_)?aligned_(alloc|free)|free)\(' -- $l
 [ -z "$out" ] || fail "allocation outside core/base/alloc.c and os_*.c" "$out"
 out=$(git grep -nE '\b(abort|exit|assert|printf|fprintf|puts)\(' -- $library || true)
 [ -z "$out" ] || fail "the library aborts, exits or prints" "$out"
-out=$(git grep -nE '#include <(windows|process|pthread|unistd|fcntl|dlfcn|link|sched|signal|time|locale|xlocale|sys/|mach/)' -- $library \
-    ':!core/base/os*' ':!core/base/system_*' || true)
-[ -z "$out" ] || fail "headers of one system outside core/base/os.h and its files" "$out"
+out=$(git grep -nE '#include <(windows|process|pthread|unistd|fcntl|dirent|dlfcn|io|link|poll|sched|signal|locale|xlocale|sys/|mach/)' \
+    -- $library tools/cli tools/options ':!core/base/os*' ':!core/base/system_*' || true)
+[ -z "$out" ] || fail "headers of one system outside core/base/os.h, os_program.h and their files" "$out"
+out=$(git grep -nE '#include <time.h>' -- $library ':!core/base/os*' || true)
+[ -z "$out" ] || fail "a clock outside core/base/os.h" "$out"
+out=$(git grep -nE '\b(fopen|freopen|gzopen|json_load_file|json_dump_file)\(' -- tools/cli || true)
+[ -z "$out" ] || fail "paths that are not UTF-8 on Windows: use core/base/os_program.h" "$out"
 out=$(python3 -B tools/glossary.py) || fail "words that the glossary of CONTRIBUTING.md replaces" "$out"
 out=$(python3 -B tools/rooms.py) || fail "circular dependencies, or includes that tools/rooms.py does not allow" "$out"
 entries=$(sed -nE 's/^RVIT_API (RVIT_NODISCARD rvit_status|void) (rvit_[a-z_]+(_destroy)?)\(.*/\1 \2/p' include/raggedvit/*.h |

@@ -48,7 +48,7 @@ ROOMS = {
     "python/raggedvit/_modules": "python/raggedvit/_session",
     "python/raggedvit": "python/raggedvit/_modules",
     "tools/options": "include",
-    "tools/cli": "tools/options core/base/quantized.h",
+    "tools/cli": "tools/options core/base/quantized.h core/base/os.h core/base/os_program.h core/base/system.h",
     "tools": "python",  # scripts
     "serving": "tools/cli",
     "bench": "tools/cli python/raggedvit backend_cuda/linear_choose.h",

@@ -53,6 +53,7 @@ void rvit_mutex_destroy(rvit_mutex *mutex);
 void rvit_condition_init(rvit_condition *condition);
 void rvit_condition_wait(rvit_condition *condition, rvit_mutex *mutex);
 void rvit_condition_signal(rvit_condition *condition);
+void rvit_condition_broadcast(rvit_condition *condition);
 void rvit_condition_destroy(rvit_condition *condition);
 
 /* Runs the function once in the life of the process; other threads wait for its end. */
@@ -99,15 +100,18 @@ typedef enum rvit_os_error {
     RVIT_OS_LOOP, /* of symbolic links */
     RVIT_OS_DENIED,
     RVIT_OS_TOO_MANY_FILES,
+    RVIT_OS_NOT_UTF8, /* the path, on Windows */
     RVIT_OS_OTHER
 } rvit_os_error;
 
-typedef enum rvit_os_kind { RVIT_OS_REGULAR, RVIT_OS_FOLDER, RVIT_OS_SPECIAL } rvit_os_kind;
+typedef enum rvit_os_kind { RVIT_OS_REGULAR, RVIT_OS_FOLDER, RVIT_OS_LINK, RVIT_OS_PIPE, RVIT_OS_SPECIAL } rvit_os_kind;
 
 typedef struct rvit_os_file_info {
     rvit_os_kind kind;
     int64_t size;
-    int64_t modified; /* changes with each modification; in units of the system */
+    int64_t modified;            /* changes with each modification; in units of the system */
+    uint64_t volume, id;         /* the same only for two paths of one file */
+    uint32_t mode, owner, group; /* POSIX permissions; 0 on Windows */
 } rvit_os_file_info;
 
 #define RVIT_OS_CLOSED ((intptr_t)-1)
@@ -118,6 +122,8 @@ void rvit_os_close(intptr_t file);
 int rvit_os_get_info(intptr_t file, rvit_os_file_info *out_info);
 /* Returns the bytes read from `offset` on, up to size; 0 at the end; -1 with the system's error number. */
 int64_t rvit_os_read(intptr_t file, int64_t offset, int64_t size, void *out_bytes, int *out_number);
+/* What is at the path, without opening it. follows_links: if it is a symbolic link, what the link leads to. */
+rvit_os_error rvit_os_look(const char *path, int follows_links, rvit_os_file_info *out_info, int *out_number);
 /* Whether the path exists, even as a dangling link. */
 int rvit_os_exists(const char *path);
 /* The part of a path after its last folder. */

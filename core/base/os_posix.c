@@ -49,6 +49,11 @@ void rvit_condition_signal(rvit_condition *condition)
     (void)pthread_cond_signal(condition);
 }
 
+void rvit_condition_broadcast(rvit_condition *condition)
+{
+    (void)pthread_cond_broadcast(condition);
+}
+
 void rvit_condition_destroy(rvit_condition *condition)
 {
     (void)pthread_cond_destroy(condition);

@@ -51,6 +51,11 @@ void rvit_condition_signal(rvit_condition *condition)
     WakeConditionVariable((CONDITION_VARIABLE *)(void *)condition);
 }
 
+void rvit_condition_broadcast(rvit_condition *condition)
+{
+    WakeAllConditionVariable((CONDITION_VARIABLE *)(void *)condition);
+}
+
 void rvit_condition_destroy(rvit_condition *condition)
 {
     (void)condition;

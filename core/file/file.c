@@ -18,6 +18,8 @@ static rvit_status open_failed(const char *path, const char *shown, rvit_os_erro
         return rvit_fail(RVIT_BAD_FILE, "%s: permission denied", shown);
     case RVIT_OS_TOO_MANY_FILES:
         return rvit_fail(RVIT_BAD_FILE, "%s: cannot open it: the process has too many open files", shown);
+    case RVIT_OS_NOT_UTF8:
+        return rvit_fail(RVIT_BAD_FILE, "%s: the path is not valid UTF-8", shown);
     default:
         return rvit_fail(RVIT_BAD_FILE, "%s: cannot open it (system error %d)", shown, number);
     }

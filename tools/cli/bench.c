@@ -237,9 +237,8 @@ static void print_json(const struct bench *self)
 {
     const rvit_device_info *device = &self->engine.device_info;
     char date[32];
-    struct tm utc;
     const time_t today = time(NULL);
-    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&today, &utc));
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&today));
     json_t *object =
         json_pack("{s:s, s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:s, s:s, s:f}", "version", rvit_version(), "benchmark", "tool", "date", date,
                   "model", self->options.n_paths ? json_text(self->options.model) : json_null(), "architecture",

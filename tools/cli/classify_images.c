@@ -1,8 +1,8 @@
 /* Classifies images that the device resizes. Threads decode into the memory of one session while others run. */
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "classify_batch.h"
+#include "core/base/os.h"
 #include "progress.h"
 
 #define DEFAULT_MAX_TOKENS 16384
@@ -68,10 +68,10 @@ struct running {
    the runs and reports them. */
 struct flight {
     struct classify *classify;
-    rvit_image *images;   /* [max_images], used by the enqueuing thread */
-    bool is_eager;        /* waits for the next batch while others run */
-    pthread_mutex_t lock; /* protects the fields below */
-    pthread_cond_t changed;
+    rvit_image *images; /* [max_images], used by the enqueuing thread */
+    bool is_eager;      /* waits for the next batch while others run */
+    rvit_mutex lock;    /* protects the fields below */
+    rvit_condition changed;
     struct running runs[CLASSIFY_SESSIONS];
     int64_t n_enqueued, n_landed;
     const rvit_session *reported; /* its results are being read, so it must not run; or NULL */
@@ -122,21 +122,21 @@ static void *enqueue_all(void *argument)
     for (bool goes_on = true; goes_on;) {
         struct running next = {0};
         int code = EXIT_OK;
-        pthread_mutex_lock(&flight->lock);
+        rvit_mutex_lock(&flight->lock);
         const int64_t n_landed = flight->n_landed;
         const bool is_idle = flight->n_enqueued == n_landed;
-        pthread_mutex_unlock(&flight->lock);
+        rvit_mutex_unlock(&flight->lock);
         const enum input_result result = image_queue_next(flight->classify->queue, flight->is_eager || is_idle, &next.batch);
-        pthread_mutex_lock(&flight->lock);
+        rvit_mutex_lock(&flight->lock);
         while (result == INPUT_READY && flight->reported == next.batch->session)
-            pthread_cond_wait(&flight->changed, &flight->lock);
-        pthread_mutex_unlock(&flight->lock);
+            rvit_condition_wait(&flight->changed, &flight->lock);
+        rvit_mutex_unlock(&flight->lock);
         const double begin = now();
         if (result == INPUT_READY)
             code = enqueue(flight, next.batch, &next);
-        pthread_mutex_lock(&flight->lock);
+        rvit_mutex_lock(&flight->lock);
         while (result == INPUT_LATER && !flight->ended && flight->n_landed == n_landed)
-            pthread_cond_wait(&flight->changed, &flight->lock);
+            rvit_condition_wait(&flight->changed, &flight->lock);
         if (result == INPUT_READY && code == EXIT_OK) {
             if (flight->n_enqueued == flight->n_landed)
                 flight->since = begin;
@@ -145,8 +145,8 @@ static void *enqueue_all(void *argument)
         flight->code = code;
         flight->ended |= result == INPUT_END || code != EXIT_OK;
         goes_on = !flight->ended;
-        pthread_cond_signal(&flight->changed);
-        pthread_mutex_unlock(&flight->lock);
+        rvit_condition_signal(&flight->changed);
+        rvit_mutex_unlock(&flight->lock);
     }
     return NULL;
 }
@@ -154,35 +154,35 @@ static void *enqueue_all(void *argument)
 /* Gets the next run to wait for. Returns false if there are no more. */
 static bool next_run(struct flight *flight, struct running *out)
 {
-    pthread_mutex_lock(&flight->lock);
+    rvit_mutex_lock(&flight->lock);
     while (flight->n_landed == flight->n_enqueued && !flight->ended)
-        pthread_cond_wait(&flight->changed, &flight->lock);
+        rvit_condition_wait(&flight->changed, &flight->lock);
     const bool any = flight->n_landed < flight->n_enqueued;
     if (any)
         *out = flight->runs[flight->n_landed % CLASSIFY_SESSIONS];
-    pthread_mutex_unlock(&flight->lock);
+    rvit_mutex_unlock(&flight->lock);
     return any;
 }
 
 /* Records that the run of a session has ended. */
 static void finish_run(struct flight *flight, const rvit_session *session)
 {
-    pthread_mutex_lock(&flight->lock);
+    rvit_mutex_lock(&flight->lock);
     const double time = now();
     flight->classify->report.seconds += time - flight->since; /* time with a run in flight */
     flight->since = time;
     flight->n_landed++;
     flight->reported = session;
-    pthread_cond_signal(&flight->changed);
-    pthread_mutex_unlock(&flight->lock);
+    rvit_condition_signal(&flight->changed);
+    rvit_mutex_unlock(&flight->lock);
 }
 
 static void end_report(struct flight *flight)
 {
-    pthread_mutex_lock(&flight->lock);
+    rvit_mutex_lock(&flight->lock);
     flight->reported = NULL;
-    pthread_cond_signal(&flight->changed);
-    pthread_mutex_unlock(&flight->lock);
+    rvit_condition_signal(&flight->changed);
+    rvit_mutex_unlock(&flight->lock);
 }
 
 static int draw(struct classify *self, const struct image_batch *batch)
@@ -227,10 +227,10 @@ static int report(struct classify *self, const struct running *running, rvit_sta
 
 static int run_all(struct flight *flight, bool *out_partly)
 {
-    pthread_t thread;
+    rvit_thread thread;
     struct running running;
     int code = EXIT_OK;
-    if (pthread_create(&thread, NULL, enqueue_all, flight) != 0)
+    if (rvit_thread_start(&thread, enqueue_all, flight) != 0)
         return fail_with(EXIT_FAULT, NULL, "cannot start a thread");
     while (code == EXIT_OK && next_run(flight, &running)) {
         rvit_session *session = running.batch->session;
@@ -239,12 +239,12 @@ static int run_all(struct flight *flight, bool *out_partly)
         code = report(flight->classify, &running, status, out_partly);
         end_report(flight);
     }
-    pthread_mutex_lock(&flight->lock);
+    rvit_mutex_lock(&flight->lock);
     flight->ended = true;
-    pthread_cond_signal(&flight->changed);
-    pthread_mutex_unlock(&flight->lock);
+    rvit_condition_signal(&flight->changed);
+    rvit_mutex_unlock(&flight->lock);
     image_queue_stop(flight->classify->queue);
-    pthread_join(thread, NULL);
+    rvit_thread_join(thread);
     return code != EXIT_OK ? code : flight->code;
 }
 
@@ -257,12 +257,12 @@ int classify_images_run(struct classify *self)
     flight.images = allocate((size_t)self->plan.max_images, sizeof *flight.images);
     if (!flight.images)
         return EXIT_FAULT;
-    pthread_mutex_init(&flight.lock, NULL);
-    pthread_cond_init(&flight.changed, NULL);
+    rvit_mutex_init(&flight.lock);
+    rvit_condition_init(&flight.changed);
     progress_begin(self->inputs.total, "images");
     int code = run_all(&flight, &partly);
-    pthread_cond_destroy(&flight.changed);
-    pthread_mutex_destroy(&flight.lock);
+    rvit_condition_destroy(&flight.changed);
+    rvit_mutex_destroy(&flight.lock);
     free(flight.images);
     self->report.elapsed = now() - self->report.start;
     if (code == EXIT_OK && self->options->timings)

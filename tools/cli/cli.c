@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "printable.h"
 #include "progress.h"
@@ -27,13 +28,23 @@ void complain(const char *subject, const char *format, ...)
     free(text);
 }
 
+/* Whether the detail names the subject, in any case: "CUDA: no device", "cuda". */
+static bool mentions(const char *detail, const char *subject)
+{
+    const size_t length = strlen(subject);
+    for (; strlen(detail) >= length; detail++)
+        if (strncasecmp(detail, subject, length) == 0)
+            return true;
+    return false;
+}
+
 int complain_status(const char *subject, rvit_status status)
 {
     const char *detail = rvit_status_detail();
     if (!detail[0])
         complain(subject, "%s", rvit_status_name(status));
     else
-        complain(subject && strcasestr(detail, subject) ? NULL : subject, "%s", detail);
+        complain(subject && mentions(detail, subject) ? NULL : subject, "%s", detail);
     switch (status) {
     case RVIT_INVALID_ARGUMENT:
         return EXIT_USAGE;

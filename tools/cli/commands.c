@@ -1,10 +1,9 @@
 /* The command line tool: the table of its commands. options.c has their options. */
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "command_list.h"
+#include "core/base/os_program.h"
 #include "options.h"
 
 struct command {
@@ -175,21 +174,11 @@ static int run(int argc, char **argv)
     return fail_with(EXIT_USAGE, NULL, "unknown command '%s'; see 'raggedvit --help'", name);
 }
 
-/* Opens closed standard streams, so that no file opened later gets their descriptors and receives printed output. Writing to such a
-   stream fails and is reported. */
-static void occupy_standard_streams(void)
-{
-    int descriptor;
-    do
-        descriptor = open("/dev/null", O_RDONLY);
-    while (descriptor >= 0 && descriptor <= STDERR_FILENO);
-    if (descriptor > STDERR_FILENO)
-        close(descriptor);
-}
-
 int main(int argc, char **argv)
 {
-    occupy_standard_streams();
+    const int bad = rvit_program_begin(&argc, &argv);
+    if (bad != 0)
+        return fail_with(EXIT_USAGE, NULL, "argument %d is not valid Unicode", bad);
     rvit_log_set(rvit_log_stderr, NULL);
     return finish_output(run(argc, argv));
 }

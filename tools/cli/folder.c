@@ -1,16 +1,12 @@
 #include "folder.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "cli.h"
+#include "core/base/os_program.h"
 #include "image_kind.h"
 #include "option_table.h"
 
@@ -28,7 +24,7 @@ int path_list_add(struct path_list *self, const char *folder, size_t folder_leng
     if (!joined)
         return EXIT_FAULT;
     memcpy(joined, folder, folder_length);
-    if (folder_length && folder[folder_length - 1] != '/')
+    if (*rvit_os_name_of(joined))
         joined[folder_length++] = '/';
     strcpy(joined + folder_length, path);
     self->paths[self->n++] = joined;
@@ -66,15 +62,17 @@ static bool has_image_name(const char *name)
 }
 
 /* Whether a regular, readable file starts like an image. */
-static bool begins_like_image(int folder, const char *name)
+static bool begins_like_image(const char *path)
 {
     char bytes[IMAGE_KIND_BYTES];
-    struct stat status;
-    const int file = openat(folder, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-    if (file < 0)
+    rvit_os_file_info info;
+    intptr_t file;
+    int number;
+    if (rvit_os_open(path, &file, &number) != RVIT_OS_OK)
         return false;
-    const ssize_t n = fstat(file, &status) == 0 && S_ISREG(status.st_mode) ? read(file, bytes, sizeof bytes) : -1;
-    close(file);
+    const bool is_regular = rvit_os_get_info(file, &info) == 0 && info.kind == RVIT_OS_REGULAR;
+    const int64_t n = is_regular ? rvit_os_read(file, 0, sizeof bytes, bytes, &number) : -1;
+    rvit_os_close(file);
     return n > 0 && image_kind_of(bytes, (size_t)n) != NULL;
 }
 
@@ -84,8 +82,7 @@ static void report_skipped(const char *folder, const struct path_list *skipped, 
     char names[1024] = "";
     const int32_t n = skipped->n - first;
     for (int32_t i = 0; i < n && i < MAX_NAMES; i++) {
-        const char *name = strrchr(skipped->paths[first + i], '/');
-        append_text(names, sizeof names, "%s%s", i ? ", " : "", name ? name + 1 : skipped->paths[first + i]);
+        append_text(names, sizeof names, "%s%s", i ? ", " : "", rvit_os_name_of(skipped->paths[first + i]));
     }
     if (n > MAX_NAMES)
         append_text(names, sizeof names, " and %d more", n - MAX_NAMES);
@@ -93,21 +90,33 @@ static void report_skipped(const char *folder, const struct path_list *skipped, 
         complain(folder, "skipped, not %s: %s", n > 1 ? "images" : "an image", names);
 }
 
+struct reading {
+    const char *folder;
+    struct path_list *images, *skipped;
+};
+
+static int add_name(void *user, const char *name)
+{
+    const struct reading *self = user;
+    if (name[0] == '.')
+        return EXIT_OK;
+    struct path_list *images = self->images, *skipped = self->skipped;
+    const int code = path_list_add(images, self->folder, strlen(self->folder), name);
+    if (code != EXIT_OK || has_image_name(name) || begins_like_image(images->paths[images->n - 1]))
+        return code;
+    free(images->paths[--images->n]);
+    return path_list_add(skipped, self->folder, strlen(self->folder), name);
+}
+
 int folder_read(const char *folder, struct path_list *images, struct path_list *skipped)
 {
-    DIR *directory = opendir(folder);
-    if (!directory)
-        return fail_with(EXIT_FILE, folder, "the folder cannot be read: %s", strerror(errno));
+    struct reading reading = {folder, images, skipped};
     const int32_t first_image = images->n, first_skipped = skipped->n;
-    int code = EXIT_OK;
-    for (struct dirent *entry; code == EXIT_OK && (entry = readdir(directory));) {
-        const char *name = entry->d_name;
-        if (name[0] == '.')
-            continue;
-        const bool is_image = has_image_name(name) || begins_like_image(dirfd(directory), name);
-        code = path_list_add(is_image ? images : skipped, folder, strlen(folder), name);
-    }
-    closedir(directory);
+    char text[160];
+    int number;
+    const int code = rvit_folder_read(folder, add_name, &reading, &number);
+    if (number != 0)
+        return fail_with(EXIT_FILE, folder, "the folder cannot be read: %s", rvit_error_text(number, text, sizeof text));
     if (code != EXIT_OK)
         return code;
     sort_from(images, first_image);

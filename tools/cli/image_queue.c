@@ -30,7 +30,7 @@ struct image_job {
     struct image_queue *queue;
     struct nvjpeg_decoder *decoder; /* the thread's decoder of inputs->nvjpeg, or NULL */
     struct input_taken taken;
-    pthread_cond_t *assigned; /* signalled when memory is assigned */
+    rvit_condition *assigned; /* signalled when memory is assigned */
     const rvit_image *image;  /* the image that needs memory; NULL for a bad image */
     int64_t weights;          /* size of its resize weights in bytes */
     struct image_item *item;  /* its item in the batch; NULL: not assigned yet */
@@ -83,7 +83,7 @@ static bool is_over(const struct image_queue *self)
 static void wake_caller(struct image_queue *self)
 {
     if (self->workers.waited_for && (is_over(self) || ready_batch(self, true)))
-        pthread_cond_signal(&self->workers.done);
+        rvit_condition_signal(&self->workers.done);
 }
 
 /* A batch with room for the job; NULL: none is free. */
@@ -131,7 +131,7 @@ static void assign_all(struct image_queue *self)
             break;
         assign(job, batch);
         self->requests[self->turn++ % self->n_jobs] = NULL;
-        pthread_cond_signal(job->assigned);
+        rvit_condition_signal(job->assigned);
     }
     wake_caller(self);
 }
@@ -142,14 +142,14 @@ static struct image_item *reserve(struct image_job *job, const rvit_image *image
     struct image_queue *self = job->queue;
     job->image = image;
     job->weights = weights;
-    pthread_mutex_lock(&self->workers.lock);
+    rvit_mutex_lock(&self->workers.lock);
     self->requests[job->taken.number % self->n_jobs] = job;
     assign_all(self);
     while (!self->workers.stops && !job->item)
-        pthread_cond_wait(job->assigned, &self->workers.lock);
+        rvit_condition_wait(job->assigned, &self->workers.lock);
     if (!job->item)
         self->requests[job->taken.number % self->n_jobs] = NULL;
-    pthread_mutex_unlock(&self->workers.lock);
+    rvit_mutex_unlock(&self->workers.lock);
     return job->item;
 }
 
@@ -296,14 +296,14 @@ static bool load(struct image_job *job, struct image *out_first)
 
 static void finish_work(struct image_queue *self, struct image_job *job, struct image *image)
 {
-    pthread_mutex_lock(&self->workers.lock);
+    rvit_mutex_lock(&self->workers.lock);
     if (job->item) {
         job->item->work = job->taken.work;
         job->batch->n_pending--;
     }
     input_workers_offer(&self->workers, &job->taken, image);
     wake_caller(self);
-    pthread_mutex_unlock(&self->workers.lock);
+    rvit_mutex_unlock(&self->workers.lock);
     image_free(image);
 }
 
@@ -312,8 +312,8 @@ static void *work(void *argument)
     struct image_queue *self = argument;
     struct nvjpeg *nvjpeg = self->workers.inputs->nvjpeg;
     struct nvjpeg_decoder *decoder = nvjpeg ? nvjpeg_decoder_create(nvjpeg) : NULL;
-    pthread_cond_t assigned;
-    pthread_cond_init(&assigned, NULL);
+    rvit_condition assigned;
+    rvit_condition_init(&assigned);
     for (;;) {
         struct image_job job = {.queue = self, .decoder = decoder, .assigned = &assigned};
         struct image image = {0};
@@ -327,7 +327,7 @@ static void *work(void *argument)
         image_free(&job.own);
         finish_work(self, &job, &image);
     }
-    pthread_cond_destroy(&assigned);
+    rvit_condition_destroy(&assigned);
     nvjpeg_decoder_destroy(decoder);
     return NULL;
 }
@@ -371,7 +371,7 @@ static void wake_all(void *user)
     struct image_queue *self = user;
     for (int32_t i = 0; self->requests && i < self->n_jobs; i++)
         if (self->requests[i])
-            pthread_cond_signal(self->requests[i]->assigned);
+            rvit_condition_signal(self->requests[i]->assigned);
 }
 
 void image_queue_destroy(struct image_queue *self)
@@ -388,38 +388,38 @@ void image_queue_destroy(struct image_queue *self)
 
 enum input_result image_queue_next(struct image_queue *self, bool waits, struct image_batch **out)
 {
-    pthread_mutex_lock(&self->workers.lock);
+    rvit_mutex_lock(&self->workers.lock);
     self->workers.waited_for = waits;
     if (waits && !self->workers.overlaps)
-        pthread_cond_broadcast(&self->workers.may_work);
+        rvit_condition_broadcast(&self->workers.may_work);
     while (!(*out = self->workers.stops ? NULL : ready_batch(self, waits)) && !is_over(self) && waits)
-        pthread_cond_wait(&self->workers.done, &self->workers.lock);
+        rvit_condition_wait(&self->workers.done, &self->workers.lock);
     const enum input_result result = *out ? INPUT_READY : is_over(self) ? INPUT_END : INPUT_LATER;
     self->workers.waited_for = false;
     if (*out) {
         (*out)->is_closed = true;
         self->n_given++;
     }
-    pthread_mutex_unlock(&self->workers.lock);
+    rvit_mutex_unlock(&self->workers.lock);
     return result;
 }
 
 void image_queue_stop(struct image_queue *self)
 {
-    pthread_mutex_lock(&self->workers.lock);
+    rvit_mutex_lock(&self->workers.lock);
     self->workers.stops = true;
-    pthread_cond_signal(&self->workers.done);
-    pthread_mutex_unlock(&self->workers.lock);
+    rvit_condition_signal(&self->workers.done);
+    rvit_mutex_unlock(&self->workers.lock);
 }
 
 void image_queue_release(struct image_queue *self, struct image_batch *batch)
 {
-    pthread_mutex_lock(&self->workers.lock);
+    rvit_mutex_lock(&self->workers.lock);
     /* Closed until it is opened again, because it may still be the last opened batch. */
     *batch = (struct image_batch){.session = batch->session, .memory = batch->memory, .items = batch->items, .is_closed = true};
     self->is_free[batch - self->batches] = true;
     assign_all(self);
-    pthread_mutex_unlock(&self->workers.lock);
+    rvit_mutex_unlock(&self->workers.lock);
 }
 
 struct image image_queue_take_first(struct image_queue *self)

@@ -1,12 +1,9 @@
 #include "input_source.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "image_file.h"
 
@@ -14,12 +11,16 @@
    drops. */
 #define MIN_REDUCED_SCALE 3
 
+enum { ERROR_TEXT = 160 };
+
 int input_source_open(const struct inputs *inputs, struct input_source *out)
 {
-    *out = (struct input_source){.inputs = inputs, .stop_pipe = {-1, -1}};
-    if (!inputs->video || pipe(out->stop_pipe) == 0)
+    char text[ERROR_TEXT];
+    int number;
+    *out = (struct input_source){.inputs = inputs, .stream = inputs->video ? rvit_input_open(&number) : NULL};
+    if (!inputs->video || out->stream)
         return EXIT_OK;
-    return fail_with(EXIT_FAULT, NULL, "cannot create a pipe: %s", strerror(errno));
+    return fail_with(EXIT_FAULT, NULL, "cannot create a pipe: %s", rvit_error_text(number, text, sizeof text));
 }
 
 static void sheet_release(struct input_sheet *sheet)
@@ -32,53 +33,27 @@ static void sheet_release(struct input_sheet *sheet)
 
 void input_source_stop(struct input_source *self)
 {
-    if (self->stop_pipe[1] >= 0)
-        close(self->stop_pipe[1]);
-    self->stop_pipe[1] = -1;
+    if (self->stream)
+        rvit_input_stop(self->stream);
 }
 
 void input_source_close(struct input_source *self)
 {
-    input_source_stop(self);
-    if (self->stop_pipe[0] >= 0)
-        close(self->stop_pipe[0]);
+    rvit_input_close(self->stream);
     sheet_release(self->sheet);
-    *self = (struct input_source){.stop_pipe = {-1, -1}};
+    *self = (struct input_source){0};
 }
 
 /* Video */
-
-enum reading { READ_ALL, READ_END, READ_FAILED, READ_STOPPED };
-
-/* Reads size bytes from standard input. out_size: the number of bytes read. */
-static enum reading read_whole(const struct input_source *self, uint8_t *out, size_t size, size_t *out_size)
-{
-    struct pollfd files[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = self->stop_pipe[0], .events = POLLIN}};
-    for (*out_size = 0; *out_size < size;) {
-        if (poll(files, 2, -1) < 0) {
-            if (errno == EINTR)
-                continue;
-            return READ_FAILED;
-        }
-        if (files[1].revents)
-            return READ_STOPPED;
-        const ssize_t n = read(STDIN_FILENO, out + *out_size, size - *out_size);
-        if (n < 0 && (errno == EINTR || errno == EAGAIN))
-            continue;
-        if (n < 0)
-            return READ_FAILED;
-        if (n == 0)
-            return READ_END;
-        *out_size += (size_t)n;
-    }
-    return READ_ALL;
-}
 
 static bool next_frame(struct input_source *self, struct input_work *out)
 {
     const size_t size = video_frame_size(self->inputs->video);
     const long long number = (long long)self->position;
-    size_t n_read;
+    char text[ERROR_TEXT];
+    size_t n_read = 0;
+    int64_t n = 1;
+    int failure = 0;
     *out = (struct input_work){.input = {self->inputs->files.paths[0], -1, self->position, self->position}, .frame = malloc(size)};
     self->ended = true;
     if (!out->frame) {
@@ -86,29 +61,24 @@ static bool next_frame(struct input_source *self, struct input_work *out)
         snprintf(out->error.text, sizeof out->error.text, "frame %lld: out of memory", number);
         return true;
     }
-    switch (read_whole(self, out->frame, size, &n_read)) {
-    case READ_ALL:
+    for (; n > 0 && n_read<size; n_read += n> 0 ? (size_t)n : 0)
+        n = rvit_input_read(self->stream, out->frame + n_read, size - n_read, &failure);
+    if (n_read == size) {
         self->position++;
         self->ended = false;
         return true;
-    case READ_FAILED:
-        snprintf(out->error.text, sizeof out->error.text, "frame %lld cannot be read: %s", number, strerror(errno));
-        break;
-    case READ_END:
-        if (n_read > 0) {
-            snprintf(out->error.text, sizeof out->error.text, "ends inside frame %lld, after %zu of its %zu bytes", number, n_read, size);
-            break;
-        }
-        if (number == 0) {
-            snprintf(out->error.text, sizeof out->error.text, "ends before the first frame");
-            break;
-        }
-        input_work_free(out);
-        return false;
-    default:
+    }
+    if (n == RVIT_INPUT_STOPPED || (n == 0 && n_read == 0 && number > 0)) {
         input_work_free(out);
         return false;
     }
+    if (n == RVIT_INPUT_FAILED)
+        snprintf(out->error.text, sizeof out->error.text, "frame %lld cannot be read: %s", number,
+                 rvit_error_text(failure, text, sizeof text));
+    else if (n_read > 0)
+        snprintf(out->error.text, sizeof out->error.text, "ends inside frame %lld, after %zu of its %zu bytes", number, n_read, size);
+    else
+        snprintf(out->error.text, sizeof out->error.text, "ends before the first frame");
     out->is_bad = true;
     return true;
 }

@@ -2,6 +2,7 @@
 #ifndef RVIT_CLI_INPUT_SOURCE_H
 #define RVIT_CLI_INPUT_SOURCE_H
 
+#include "core/base/os_program.h"
 #include "input_types.h"
 
 /* Number of tiles in a file according to its header; 0 if it cannot be read or tiled. */
@@ -28,7 +29,7 @@ struct input_source {
     int32_t file, tile;
     struct input_sheet *sheet;
     bool ended;
-    int stop_pipe[2]; /* closing the write end wakes a thread that waits for a frame */
+    rvit_input *stream; /* NULL unless there is a video */
 };
 
 /* Prints a message on failure; returns an exit code. */

@@ -1,15 +1,15 @@
 #include "input_workers.h"
 
-#include <sched.h>
 #include <stdlib.h>
+
+#include "core/base/system.h"
 
 #define MAX_THREADS 16 /* default limit */
 
 int32_t input_workers_size(const struct inputs *inputs, int32_t n_threads)
 {
     if (n_threads == 0) {
-        cpu_set_t mask;
-        n_threads = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
+        n_threads = rvit_usable_processors("");
         n_threads = n_threads < MAX_THREADS ? n_threads : MAX_THREADS;
     }
     return inputs->total > 0 && n_threads > inputs->total ? (int32_t)inputs->total : n_threads;
@@ -19,10 +19,10 @@ int input_workers_open(struct input_workers *self, const struct inputs *inputs, 
 {
     *self = (struct input_workers){
         .inputs = inputs, .overlaps = overlaps, .limit = INT64_MAX, .keeps_first = keeps_first, .first_number = INT64_MAX};
-    pthread_mutex_init(&self->source_lock, NULL);
-    pthread_mutex_init(&self->lock, NULL);
-    pthread_cond_init(&self->may_work, NULL);
-    pthread_cond_init(&self->done, NULL);
+    rvit_mutex_init(&self->source_lock);
+    rvit_mutex_init(&self->lock);
+    rvit_condition_init(&self->may_work);
+    rvit_condition_init(&self->done);
     return input_source_open(inputs, &self->source);
 }
 
@@ -31,7 +31,7 @@ int input_workers_start(struct input_workers *self, int32_t n_threads, void *(*w
     self->threads = allocate((size_t)n_threads, sizeof *self->threads);
     if (!self->threads)
         return EXIT_FAULT;
-    while (self->n_threads < n_threads && pthread_create(&self->threads[self->n_threads], NULL, work, user) == 0)
+    while (self->n_threads < n_threads && rvit_thread_start(&self->threads[self->n_threads], work, user) == 0)
         self->n_threads++;
     if (self->n_threads > 0)
         return EXIT_OK; /* fewer threads are enough */
@@ -40,15 +40,15 @@ int input_workers_start(struct input_workers *self, int32_t n_threads, void *(*w
 
 void input_workers_stop(struct input_workers *self, void (*wake)(void *), void *user)
 {
-    pthread_mutex_lock(&self->lock);
+    rvit_mutex_lock(&self->lock);
     self->stops = true;
-    pthread_cond_broadcast(&self->may_work);
+    rvit_condition_broadcast(&self->may_work);
     if (wake)
         wake(user);
-    pthread_mutex_unlock(&self->lock);
+    rvit_mutex_unlock(&self->lock);
     input_source_stop(&self->source);
     for (int32_t i = 0; i < self->n_threads; i++)
-        pthread_join(self->threads[i], NULL);
+        rvit_thread_join(self->threads[i]);
     self->n_threads = 0;
 }
 
@@ -57,31 +57,31 @@ void input_workers_close(struct input_workers *self)
     input_source_close(&self->source);
     image_free(&self->first);
     free(self->threads);
-    pthread_cond_destroy(&self->done);
-    pthread_cond_destroy(&self->may_work);
-    pthread_mutex_destroy(&self->lock);
-    pthread_mutex_destroy(&self->source_lock);
+    rvit_condition_destroy(&self->done);
+    rvit_condition_destroy(&self->may_work);
+    rvit_mutex_destroy(&self->lock);
+    rvit_mutex_destroy(&self->source_lock);
 }
 
 bool input_workers_take(struct input_workers *self, struct nvjpeg_decoder *decoder, struct input_taken *out)
 {
-    pthread_mutex_lock(&self->source_lock);
-    pthread_mutex_lock(&self->lock);
+    rvit_mutex_lock(&self->source_lock);
+    rvit_mutex_lock(&self->lock);
     while (!self->stops && !((self->overlaps || self->waited_for) && self->n_taken < self->limit))
-        pthread_cond_wait(&self->may_work, &self->lock);
+        rvit_condition_wait(&self->may_work, &self->lock);
     const bool stops = self->stops;
-    pthread_mutex_unlock(&self->lock);
+    rvit_mutex_unlock(&self->lock);
     const bool any = !stops && input_source_next(&self->source, decoder, &out->work);
-    pthread_mutex_lock(&self->lock);
+    rvit_mutex_lock(&self->lock);
     out->number = self->n_taken;
     out->keeps = self->keeps_first && out->number < self->first_number;
     self->n_taken += any;
     if (!any) {
         self->ended = true;
-        pthread_cond_signal(&self->done);
+        rvit_condition_signal(&self->done);
     }
-    pthread_mutex_unlock(&self->lock);
-    pthread_mutex_unlock(&self->source_lock);
+    rvit_mutex_unlock(&self->lock);
+    rvit_mutex_unlock(&self->source_lock);
     return any;
 }
 
@@ -97,10 +97,10 @@ void input_workers_offer(struct input_workers *self, const struct input_taken *t
 
 struct image input_workers_take_first(struct input_workers *self)
 {
-    pthread_mutex_lock(&self->lock);
+    rvit_mutex_lock(&self->lock);
     const struct image out = self->first;
     self->first = (struct image){0};
     self->keeps_first = false;
-    pthread_mutex_unlock(&self->lock);
+    rvit_mutex_unlock(&self->lock);
     return out;
 }

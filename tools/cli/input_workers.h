@@ -3,19 +3,18 @@
 #ifndef RVIT_CLI_INPUT_WORKERS_H
 #define RVIT_CLI_INPUT_WORKERS_H
 
-#include <pthread.h>
-
+#include "core/base/os.h"
 #include "input_source.h"
 
 struct input_workers {
     const struct inputs *inputs;
     bool overlaps; /* the threads always work; else they start images only while the caller waits */
-    pthread_t *threads;
+    rvit_thread *threads;
     int32_t n_threads;
-    pthread_mutex_t source_lock; /* its holder may wait for a frame or for permission to work */
+    rvit_mutex source_lock; /* its holder may wait for a frame or for permission to work */
     struct input_source source;
-    pthread_mutex_t lock;          /* protects the fields below and the queue's own state */
-    pthread_cond_t may_work, done; /* the caller waits for done */
+    rvit_mutex lock;               /* protects the fields below and the queue's own state */
+    rvit_condition may_work, done; /* the caller waits for done */
     bool stops, ended;             /* ended: the source is exhausted */
     bool waited_for;               /* the caller waits */
     int64_t n_taken, limit;        /* images taken, and their maximum */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
+#include "core/base/os_program.h"
 #include "input_workers.h"
 #include "lines.h"
 
@@ -38,12 +38,12 @@ static void *work(void *argument)
         if (!input_work_prepare(workers->inputs, decoder, &taken.work, slot->values, taken.keeps ? &image : NULL))
             taken.work.is_bad = true;
         input_work_free(&taken.work);
-        pthread_mutex_lock(&workers->lock);
+        rvit_mutex_lock(&workers->lock);
         slot->work = taken.work;
         slot->is_done = true;
         input_workers_offer(workers, &taken, &image);
-        pthread_cond_signal(&workers->done);
-        pthread_mutex_unlock(&workers->lock);
+        rvit_condition_signal(&workers->done);
+        rvit_mutex_unlock(&workers->lock);
         image_free(&image);
     }
     nvjpeg_decoder_destroy(decoder);
@@ -95,32 +95,32 @@ static enum input_result next_of_queue(struct input_queue *self, bool waits, flo
     struct input_workers *workers = &self->workers;
     struct slot *slot = &self->slots[self->n_given % self->n_slots];
     enum input_result result = INPUT_READY;
-    pthread_mutex_lock(&workers->lock);
+    rvit_mutex_lock(&workers->lock);
     workers->waited_for = true;
-    pthread_cond_signal(&workers->may_work);
+    rvit_condition_signal(&workers->may_work);
     while (result == INPUT_READY && !slot->is_done) {
         if (self->n_given == workers->n_taken && workers->ended)
             result = INPUT_END;
         else if (self->n_given == workers->n_taken && !waits)
             result = INPUT_LATER;
         else
-            pthread_cond_wait(&workers->done, &workers->lock);
+            rvit_condition_wait(&workers->done, &workers->lock);
     }
     workers->waited_for = false;
-    pthread_mutex_unlock(&workers->lock);
+    rvit_mutex_unlock(&workers->lock);
     if (result != INPUT_READY)
         return result;
     *out = slot->work;
     if (!out->is_bad)
         memcpy(out_values, slot->values, self->image_length * sizeof *out_values);
-    pthread_mutex_lock(&workers->lock);
+    rvit_mutex_lock(&workers->lock);
     slot->is_done = false;
     self->n_given++;
     workers->limit++;
     if (!out->is_bad)
         workers->keeps_first = false;
-    pthread_cond_signal(&workers->may_work);
-    pthread_mutex_unlock(&workers->lock);
+    rvit_condition_signal(&workers->may_work);
+    rvit_mutex_unlock(&workers->lock);
     return INPUT_READY;
 }
 
@@ -136,12 +136,12 @@ static int add_list(struct inputs *in, const char *path)
     int code = lines_read(path, &list);
     if (code != EXIT_OK)
         return code;
-    const char *slash = strrchr(path, '/');
+    const size_t folder = (size_t)(rvit_os_name_of(path) - path);
     const int32_t first = in->files.n;
     for (int64_t i = 0; i < list.n_lines && code == EXIT_OK; i++) {
         const char *line = list.text[i];
         if (line[0])
-            code = path_list_add(&in->files, path, line[0] != '/' && slash ? (size_t)(slash - path) + 1 : 0, line);
+            code = path_list_add(&in->files, path, rvit_path_is_absolute(line) ? 0 : folder, line);
     }
     lines_free(&list);
     if (code == EXIT_OK && in->files.n == first)
@@ -163,8 +163,9 @@ uint64_t inputs_fingerprint(const struct inputs *in)
 
 static int add_argument(struct inputs *in, const char *argument)
 {
-    struct stat status;
-    if (stat(argument, &status) == 0 && S_ISDIR(status.st_mode))
+    rvit_os_file_info info;
+    int number;
+    if (rvit_os_look(argument, 1, &info, &number) == RVIT_OS_OK && info.kind == RVIT_OS_FOLDER)
         return folder_read(argument, &in->files, &in->skipped);
     return ends_with(argument, ".txt") ? add_list(in, argument) : path_list_add(&in->files, "", 0, argument);
 }

@@ -76,15 +76,14 @@ static json_t *facts_to_json(const rvit_checkpoint_info *files)
 static char *class_list(const rvit_checkpoint *checkpoint, const rvit_checkpoint_info *files)
 {
     const char *metadata = rvit_checkpoint_metadata(checkpoint, "classes");
-    char *text = NULL;
-    size_t size;
+    size_t size = 0;
     if (metadata)
         return strdup(metadata);
-    FILE *out = files->n_class_names > 0 ? open_memstream(&text, &size) : NULL;
-    for (int32_t i = 0; out && i < files->n_class_names; i++)
-        fprintf(out, "%s%s", i ? "," : "", files->class_names[i]);
-    if (out)
-        fclose(out);
+    for (int32_t i = 0; i < files->n_class_names; i++)
+        size += strlen(files->class_names[i]) + 1;
+    char *text = size > 0 ? allocate(size, 1) : NULL, *at = text;
+    for (int32_t i = 0; text && i < files->n_class_names; i++)
+        at += sprintf(at, "%s%s", i ? "," : "", files->class_names[i]);
     return text;
 }
 

@@ -22,7 +22,7 @@ static int config_names(const rvit_checkpoint *checkpoint, struct lines *out)
     char *at = out->memory;
     for (size_t i = 0; i < n; i++) {
         out->text[i] = at;
-        at = stpcpy(at, info.class_names[i]) + 1;
+        at += strlen(strcpy(at, info.class_names[i])) + 1;
     }
     out->n_lines = (int64_t)n;
     return EXIT_OK;

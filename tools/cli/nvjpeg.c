@@ -1,6 +1,5 @@
 #include "nvjpeg.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 #include <raggedvit/cuda.h>
 
 #include "cli.h"
+#include "core/base/os.h"
 #include "image_file.h"
 #include "nvjpeg_engine.h"
 #include "nvjpeg_library.h"
@@ -23,7 +23,7 @@ struct nvjpeg {
     void *context;
     struct nvjpeg_library library;
     struct nvjpeg_engine *engine; /* NULL if the GPU has none */
-    pthread_mutex_t lock;         /* protects the counts */
+    rvit_mutex lock;              /* protects the counts */
     struct nvjpeg_counts counts;
 };
 
@@ -60,7 +60,7 @@ int nvjpeg_open(rvit_device *device, struct nvjpeg **out)
     if (!self)
         return EXIT_FAULT;
     *self = (struct nvjpeg){.device = device};
-    pthread_mutex_init(&self->lock, NULL);
+    rvit_mutex_init(&self->lock);
     const rvit_status status = rvit_cuda_device_context(device, &self->context);
     if (status == RVIT_OK && nvjpeg_library_open(self->context, &self->library, reason, sizeof reason)) {
         create_engine(self);
@@ -82,7 +82,7 @@ void nvjpeg_close(struct nvjpeg *self)
         (void)self->library.pop_context(&context);
     }
     nvjpeg_library_close(&self->library, self->context);
-    pthread_mutex_destroy(&self->lock);
+    rvit_mutex_destroy(&self->lock);
     free(self);
 }
 
@@ -93,20 +93,20 @@ const char *nvjpeg_name(const struct nvjpeg *self)
 
 struct nvjpeg_counts nvjpeg_count(struct nvjpeg *self)
 {
-    pthread_mutex_lock(&self->lock);
+    rvit_mutex_lock(&self->lock);
     const struct nvjpeg_counts counts = self->counts;
-    pthread_mutex_unlock(&self->lock);
+    rvit_mutex_unlock(&self->lock);
     return counts;
 }
 
 static void count(struct nvjpeg *self, struct outcome outcome)
 {
     struct nvjpeg_counts *counts = &self->counts;
-    pthread_mutex_lock(&self->lock);
+    rvit_mutex_lock(&self->lock);
     counts->images[outcome.way]++;
     if (outcome.failed && counts->n_failures++ == 0)
         snprintf(counts->first_failure, sizeof counts->first_failure, "%s: %s", outcome.failed, nvjpeg_status_text(outcome.status));
-    pthread_mutex_unlock(&self->lock);
+    rvit_mutex_unlock(&self->lock);
 }
 
 /* A decoder */

@@ -1,9 +1,10 @@
 #include "nvjpeg_engine.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include <raggedvit/cuda.h>
+
+#include "core/base/os.h"
 
 #define MAX_BATCH 32
 
@@ -20,9 +21,9 @@ struct nvjpeg_engine {
     nvjpeg_state state;
     rvit_stream *stream;
     void *cu_stream;
-    int n_initialised;    /* batch size that the state is initialised for; 0: none */
-    pthread_mutex_t lock; /* protects the fields below */
-    pthread_cond_t changed;
+    int n_initialised; /* batch size that the state is initialised for; 0: none */
+    rvit_mutex lock;   /* protects the fields below */
+    rvit_condition changed;
     struct request *waiting[MAX_BATCH];
     int n_waiting;
     bool works; /* a thread is decoding the waiting requests */
@@ -34,8 +35,8 @@ struct nvjpeg_engine *nvjpeg_engine_create(const struct nvjpeg_library *library,
     if (!self)
         return NULL;
     self->library = library;
-    pthread_mutex_init(&self->lock, NULL);
-    pthread_cond_init(&self->changed, NULL);
+    rvit_mutex_init(&self->lock);
+    rvit_condition_init(&self->changed);
     if (rvit_stream_create(device, &self->stream) == RVIT_OK && rvit_stream_handle(self->stream, &self->cu_stream) == RVIT_OK &&
         library->call.nvjpegJpegStateCreate(library->hardware, &self->state) == NVJPEG_SUCCESS)
         return self;
@@ -50,8 +51,8 @@ void nvjpeg_engine_destroy(struct nvjpeg_engine *self)
     if (self->state)
         (void)self->library->call.nvjpegJpegStateDestroy(self->state);
     rvit_stream_destroy(self->stream);
-    pthread_cond_destroy(&self->changed);
-    pthread_mutex_destroy(&self->lock);
+    rvit_condition_destroy(&self->changed);
+    rvit_mutex_destroy(&self->lock);
     free(self);
 }
 
@@ -95,30 +96,30 @@ static void decode_waiting(struct nvjpeg_engine *self)
         requests[i] = self->waiting[i];
     self->n_waiting = 0;
     self->works = true;
-    pthread_mutex_unlock(&self->lock);
+    rvit_mutex_unlock(&self->lock);
     const int status = decode(self, requests, n);
-    pthread_mutex_lock(&self->lock);
+    rvit_mutex_lock(&self->lock);
     self->works = false;
     for (int i = 0; i < n; i++) {
         requests[i]->status = status;
         requests[i]->is_done = true;
     }
-    pthread_cond_broadcast(&self->changed);
+    rvit_condition_broadcast(&self->changed);
 }
 
 int nvjpeg_engine_decode(struct nvjpeg_engine *self, const void *data, size_t size, struct nvjpeg_image image)
 {
     struct request request = {.data = data, .size = size, .image = image};
-    pthread_mutex_lock(&self->lock);
+    rvit_mutex_lock(&self->lock);
     while (self->n_waiting == MAX_BATCH)
-        pthread_cond_wait(&self->changed, &self->lock);
+        rvit_condition_wait(&self->changed, &self->lock);
     self->waiting[self->n_waiting++] = &request;
     while (!request.is_done) {
         if (self->works)
-            pthread_cond_wait(&self->changed, &self->lock);
+            rvit_condition_wait(&self->changed, &self->lock);
         else
             decode_waiting(self);
     }
-    pthread_mutex_unlock(&self->lock);
+    rvit_mutex_unlock(&self->lock);
     return request.status;
 }

@@ -1,15 +1,17 @@
 #include "nvjpeg_library.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "core/base/os.h"
 
 #define TOOLKIT "/usr/local/cuda/lib64/"
 /* Before 12.1 it does not interpolate chroma, which changes colours at edges strongly. */
 #define MIN_MAJOR 12
 #define MIN_MINOR 1
 
-static const char *const paths[] = {"libnvjpeg.so.13", "libnvjpeg.so.12", TOOLKIT "libnvjpeg.so.13", TOOLKIT "libnvjpeg.so.12"};
+static const char *const paths[] = {"libnvjpeg.so.13",         "libnvjpeg.so.12", TOOLKIT "libnvjpeg.so.13",
+                                    TOOLKIT "libnvjpeg.so.12", "nvjpeg64_13.dll", "nvjpeg64_12.dll"};
 enum { N_PATHS = sizeof paths / sizeof paths[0] };
 
 #define NAME_OF(name, parameters) #name,
@@ -49,28 +51,16 @@ const char *nvjpeg_status_text(int status)
 /* The driver is already loaded, since the context exists. */
 static bool open_driver(struct nvjpeg_library *out, char *reason, size_t size)
 {
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    void *push = driver ? dlsym(driver, "cuCtxPushCurrent_v2") : NULL, *pop = driver ? dlsym(driver, "cuCtxPopCurrent_v2") : NULL;
-    if (!push || !pop) {
-        snprintf(reason, size, "libcuda.so.1 cannot be opened");
+    static const char *const files[] = {"libcuda.so.1", "nvcuda.dll", NULL}, *const symbols[] = {"cuCtxPushCurrent_v2",
+                                                                                                 "cuCtxPopCurrent_v2"};
+    void *functions[2];
+    char why[256];
+    if (rvit_library_open(files, symbols, 2, 2, functions, why, sizeof why) == NULL) {
+        snprintf(reason, size, "the library of the NVIDIA driver cannot be opened: %s", why);
         return false;
     }
-    memcpy(&out->push_context, &push, sizeof push);
-    memcpy(&out->pop_context, &pop, sizeof pop);
-    return true;
-}
-
-static bool take_functions(void *library, const char *path, struct nvjpeg_functions *out, char *reason, size_t size)
-{
-    void *functions[N_FUNCTIONS];
-    for (int i = 0; i < N_FUNCTIONS; i++) {
-        functions[i] = dlsym(library, names[i]);
-        if (!functions[i]) {
-            snprintf(reason, size, "%s has no %s: CUDA %d.%d or later has it", path, names[i], MIN_MAJOR, MIN_MINOR);
-            return false;
-        }
-    }
-    memcpy(out, functions, sizeof functions);
+    memcpy(&out->push_context, &functions[0], sizeof functions[0]);
+    memcpy(&out->pop_context, &functions[1], sizeof functions[1]);
     return true;
 }
 
@@ -95,11 +85,24 @@ static bool create_handles(struct nvjpeg_library *self, char *reason, size_t siz
     return true;
 }
 
-static bool use(void *library, const char *path, void *cu_context, struct nvjpeg_library *out, char *reason, size_t size)
+/* reason: empty if there is no such file. */
+static bool use(const char *path, void *cu_context, struct nvjpeg_library *out, char *reason, size_t size)
 {
-    snprintf(out->name, sizeof out->name, "%s", path);
-    if (!take_functions(library, path, &out->call, reason, size))
+    const char *const files[] = {path, NULL};
+    void *functions[N_FUNCTIONS];
+    reason[0] = '\0';
+    if (rvit_library_open(files, names, 0, N_FUNCTIONS, functions, reason, size) == NULL) {
+        if (strstr(reason, "No such file"))
+            reason[0] = '\0';
         return false;
+    }
+    for (int i = 0; i < N_FUNCTIONS; i++)
+        if (!functions[i]) {
+            snprintf(reason, size, "%s has no %s: CUDA %d.%d or later has it", path, names[i], MIN_MAJOR, MIN_MINOR);
+            return false;
+        }
+    memcpy(&out->call, functions, sizeof functions);
+    snprintf(out->name, sizeof out->name, "%s", path);
     if (out->push_context(cu_context) != 0) {
         snprintf(reason, size, "the context of the device cannot be made current");
         return false;
@@ -116,20 +119,18 @@ bool nvjpeg_library_open(void *cu_context, struct nvjpeg_library *out, char *rea
     if (!open_driver(out, reason, size))
         return false;
     for (int i = 0; i < N_PATHS; i++) {
-        char why[256] = "";
-        void *library = dlopen(paths[i], RTLD_NOW | RTLD_LOCAL);
-        if (library && use(library, paths[i], cu_context, out, why, sizeof why))
+        char why[256];
+        if (use(paths[i], cu_context, out, why, sizeof why))
             return true;
-        const char *error = library ? NULL : dlerror();
-        if (error && !strstr(error, "No such file"))
-            snprintf(why, sizeof why, "%s", error);
         if (why[0] && !found)
             snprintf(reason, size, "%s", why); /* reason of the first library found */
         found |= why[0] != 0;
     }
     if (!found)
         snprintf(reason, size,
-                 "neither libnvjpeg.so.13 nor libnvjpeg.so.12 is in the library path or in %s; it is part of the CUDA toolkit", TOOLKIT);
+                 "nvJPEG of the CUDA toolkit is neither in the library path nor in %s: it is called libnvjpeg.so.13 or libnvjpeg.so.12, "
+                 "on Windows nvjpeg64_13.dll or nvjpeg64_12.dll",
+                 TOOLKIT);
     return false;
 }
 

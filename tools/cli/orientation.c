@@ -116,7 +116,11 @@ static int orientation_of_xmp(const uint8_t *data, size_t size)
     if (size == 0)
         return UPRIGHT;
     const uint8_t *const end = data + size;
-    for (const uint8_t *at = data; (at = memmem(at, (size_t)(end - at), name, sizeof name)) != NULL;) {
+    for (const uint8_t *at = data; (at = memchr(at, name[0], (size_t)(end - at))) != NULL;) {
+        if ((size_t)(end - at) < sizeof name || memcmp(at, name, sizeof name) != 0) {
+            at++;
+            continue;
+        }
         at += sizeof name;
         const size_t left = (size_t)(end - at), sign = left > 1 && at[0] == '=' && at[1] == '"' ? 2 : left > 0 && at[0] == '>' ? 1 : 0;
         if (sign > 0 && left > sign && at[sign] >= '0' && at[sign] <= '9')

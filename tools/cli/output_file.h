@@ -6,14 +6,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <sys/stat.h>
+
+#include "core/base/os_program.h"
 
 struct output_file {
     const char *path; /* not owned */
     FILE *file;
-    int slot;          /* of the temporary name; 0: none */
-    struct stat older; /* the replaced file; st_mode 0: none */
-    char reason[192];  /* of the first failure, without a full stop and the file's name; else empty */
+    int slot; /* of the temporary name; 0: none */
+    bool replaces;
+    rvit_os_file_info older; /* the replaced file */
+    char reason[192];        /* of the first failure, without a full stop and the file's name; else empty */
 };
 
 /* Rejects an existing folder, device, pipe or symbolic link. After a failure, this and all later functions return false, and `reason` says

@@ -2,7 +2,8 @@
 
 #include <stdbool.h>
 #include <stdio.h>
-#include <unistd.h>
+
+#include "core/base/os_program.h"
 
 #define BAR_WIDTH 20
 #define BAR_DELAY 0.7 /* seconds before a bar appears */
@@ -16,7 +17,7 @@ static struct {
 
 void progress_begin(int64_t total, const char *unit)
 {
-    bar.active = isatty(STDERR_FILENO);
+    bar.active = rvit_is_terminal(stderr);
     bar.visible = false;
     bar.total = total;
     bar.unit = unit;

@@ -3,14 +3,13 @@
 #define RVIT_CLI_PROGRESS_H
 
 #include <stdint.h>
-#include <time.h>
+
+#include "core/base/os.h"
 
 /* Seconds of a monotonic clock. */
 static inline double now(void)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+    return 1e-9 * (double)rvit_nanoseconds();
 }
 
 /* total 0: unknown, so only the number and the rate are shown. */

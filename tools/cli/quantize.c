@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "command_list.h"
+#include "core/base/os.h"
 #include "quantize_parts.h"
 
 /* Layers with a larger error of the weight, or of the output on the calibration images, are skipped. Rounding alone costs 0.01 to 0.02 in
@@ -118,8 +118,10 @@ static int quantize(struct quantize *self)
 
 static bool is_same_file(const char *a, const char *b)
 {
-    struct stat first, second;
-    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+    rvit_os_file_info first, second;
+    int number;
+    return rvit_os_look(a, 1, &first, &number) == RVIT_OS_OK && rvit_os_look(b, 1, &second, &number) == RVIT_OS_OK &&
+           first.volume == second.volume && first.id == second.id;
 }
 
 int run_quantize(const struct options *options)

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+
+#include "core/base/os_program.h"
 
 enum { PATH_SIZE = 4096, PART = 1 << 20 };
 
@@ -48,16 +49,26 @@ static json_t *quantization_config(const struct quantize *self)
 /* The path of a file in the folder of another file. */
 static bool sibling_path(char out[PATH_SIZE], const char *path, const char *name)
 {
-    const char *slash = strrchr(path, '/');
-    return (size_t)snprintf(out, PATH_SIZE, "%.*s%s", slash ? (int)(slash - path + 1) : 0, path, name) < PATH_SIZE;
+    return (size_t)snprintf(out, PATH_SIZE, "%.*s%s", (int)(rvit_os_name_of(path) - path), path, name) < PATH_SIZE;
+}
+
+/* The JSON file in the folder of another file; NULL if it is missing or is not JSON. */
+static json_t *load_beside(const char *path, const char *name)
+{
+    char beside[PATH_SIZE];
+    int number;
+    FILE *file = sibling_path(beside, path, name) ? rvit_file_read_open(beside, &number) : NULL;
+    json_t *json = file ? json_loadf(file, 0, NULL) : NULL;
+    if (file)
+        (void)fclose(file);
+    return json;
 }
 
 /* The model's config with the quantization added, or NULL without a config. */
 static json_t *config_of(const struct quantize *self, bool *out_is_file)
 {
-    char path[PATH_SIZE];
     const char *text = rvit_checkpoint_metadata(self->checkpoint, "config");
-    json_t *config = sibling_path(path, self->options->model, "config.json") ? json_load_file(path, 0, NULL) : NULL;
+    json_t *config = load_beside(self->options->model, "config.json");
     *out_is_file = config != NULL;
     if (!config && text)
         config = json_loads(text, 0, NULL);
@@ -215,8 +226,7 @@ static int write_text(const char *text, size_t length, void *file)
 /* Writes a JSON file beside the model unless the file exists or json is NULL. */
 static int write_beside(const char *path, const json_t *json, struct output_file *out)
 {
-    struct stat status;
-    if (!json || lstat(path, &status) == 0)
+    if (!json || rvit_os_exists(path))
         return EXIT_OK;
     if (!output_file_open(path, out) || (json_dump_callback(json, write_text, out, JSON_INDENT(2)) != 0 && out->reason[0]) ||
         !output_file_finish(out))
@@ -231,12 +241,10 @@ static int write_all(struct quantize *self, json_t *config, bool config_is_file,
     static const char *const names[] = {"config.json", "processor_config.json", "preprocessor_config.json", "open_clip_config.json"};
     enum { N = sizeof names / sizeof *names };
     struct output_file beside_it[N] = {0};
-    char paths[N][PATH_SIZE], from[PATH_SIZE];
+    char paths[N][PATH_SIZE];
     int code = write_model(self, header);
     for (int i = 0; i < N && code == EXIT_OK; i++) {
-        json_t *json = i == 0 && config_is_file                                      ? json_incref(config)
-                       : i > 0 && sibling_path(from, self->options->model, names[i]) ? json_load_file(from, 0, NULL)
-                                                                                     : NULL;
+        json_t *json = i > 0 ? load_beside(self->options->model, names[i]) : config_is_file ? json_incref(config) : NULL;
         if (sibling_path(paths[i], self->output.path, names[i]))
             code = write_beside(paths[i], json, &beside_it[i]);
         json_decref(json);

@@ -5,10 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "cli.h"
+#include "core/base/os_program.h"
 #include "json.h"
 
 enum { DEPTH = 12, TOKENS = 197, CLASSES = 1000, PATCH_VALUES = 768 };
@@ -101,15 +100,12 @@ static bool write_all(FILE *file, int32_t n_heads)
 
 int random_model_open(int32_t n_heads, struct random_model *out)
 {
-    const int descriptor = memfd_create("raggedvit", MFD_CLOEXEC);
-    out->file = descriptor >= 0 ? fdopen(descriptor, "wb") : NULL;
-    if (out->file && write_all(out->file, n_heads) && fflush(out->file) == 0) {
-        snprintf(out->path, sizeof out->path, "/proc/self/fd/%d", descriptor);
+    char text[160];
+    int number;
+    out->file = rvit_temporary_file(out->path, sizeof out->path, &number);
+    if (out->file && write_all(out->file, n_heads) && fflush(out->file) == 0)
         return EXIT_OK;
-    }
-    complain(NULL, "random weights cannot be written: %s", strerror(errno));
-    if (!out->file && descriptor >= 0)
-        close(descriptor);
+    complain(NULL, "random weights cannot be written: %s", out->file ? strerror(errno) : rvit_error_text(number, text, sizeof text));
     random_model_close(out);
     return EXIT_FAULT;
 }

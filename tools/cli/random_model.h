@@ -6,8 +6,8 @@
 #include <stdio.h>
 
 struct random_model {
-    FILE *file; /* only in memory, so that nothing remains when the process ends */
-    char path[32];
+    FILE *file; /* temporary, so that nothing remains when the process ends */
+    char path[1024];
 };
 
 /* Makes an f16 DeiT with 12 blocks, 16 x 16 patches, 224 x 224 pixels and 1000 classes. Its path is valid in this process until it is

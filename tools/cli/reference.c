@@ -7,6 +7,7 @@
 
 #include <zlib.h>
 
+#include "core/base/os_program.h"
 #include "option_table.h"
 
 #define MAX_HEADER (1 << 20) /* a dump has only a few tensors */
@@ -31,7 +32,8 @@ static json_t *read_metadata(const char *path)
     uint8_t bytes[8];
     uint64_t size = 0;
     json_t *metadata = NULL;
-    FILE *file = fopen(path, "rb");
+    int number;
+    FILE *file = rvit_file_read_open(path, &number);
     if (!file)
         return NULL;
     if (fread(bytes, 1, sizeof bytes, file) == sizeof bytes)
@@ -184,7 +186,8 @@ double reference_rms(const struct reference *self, int output, rvit_precision pr
 int reference_is_of_file(const struct reference *self, const char *checkpoint)
 {
     const char *wanted = reference_text(self, "weights.crc32");
-    FILE *file = wanted[0] ? fopen(checkpoint, "rb") : NULL;
+    int number;
+    FILE *file = wanted[0] ? rvit_file_read_open(checkpoint, &number) : NULL;
     if (!file)
         return -1;
     static uint8_t bytes[1 << 16];

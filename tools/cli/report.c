@@ -2,8 +2,8 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <unistd.h>
 
+#include "core/base/os_program.h"
 #include "json.h"
 #include "kept.h"
 #include "printable.h"
@@ -132,7 +132,7 @@ void report_begin(struct report *self, const struct options *options, const stru
                             .compact = inputs->video || inputs->total >= COMPACT_FROM,
                             .max_tokens = plan->max_tokens,
                             .max_patches = plan->max_patches,
-                            .wipes = isatty(STDOUT_FILENO) && !options->quiet,
+                            .wipes = rvit_is_terminal(stdout) && !options->quiet,
                             .shows = !options->quiet || options->json || options->ndjson,
                             .start = now()};
     self->n_top = options->top < n_classes ? options->top : n_classes;

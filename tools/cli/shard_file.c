@@ -1,10 +1,9 @@
 #include "shard_file.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli.h"
+#include "core/base/os_program.h"
 
 static int bad(const struct shard_file *part, const char *why)
 {
@@ -108,14 +107,16 @@ static void split_object(struct shard_file *part)
 
 int shard_file_open(const char *path, struct shard_file *part)
 {
-    struct stat status;
+    rvit_os_file_info info;
+    char text[160];
     json_t *first;
+    int number;
     *part = (struct shard_file){.path = path, .position = -1};
-    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+    if (rvit_os_look(path, 1, &info, &number) == RVIT_OS_OK && info.kind != RVIT_OS_REGULAR)
         return bad(part, "is not a regular file");
-    part->file = fopen(path, "rb");
+    part->file = rvit_file_read_open(path, &number);
     if (!part->file)
-        return fail_with(EXIT_FILE, path, "cannot be read: %s", strerror(errno));
+        return fail_with(EXIT_FILE, path, "cannot be read: %s", rvit_error_text(number, text, sizeof text));
     const int code = read_value(part, &first);
     if (code != EXIT_OK)
         return code;
