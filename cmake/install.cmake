@@ -11,6 +11,8 @@ if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
   set_target_properties(raggedvit PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 endif()
 install(TARGETS raggedvit EXPORT raggedvit-shared
+  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT library # Windows: the DLL, and below its import library
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development)
 install(TARGETS raggedvit_static raggedvit_dependencies EXPORT raggedvit-static
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
@@ -57,6 +59,9 @@ set(pc_requires ${RVIT_STATIC_MODULES})
 list(TRANSFORM pc_requires REPLACE ".*=" "")
 list(JOIN pc_requires " " pc_requires)
 set(pc_libs_private "-pthread -lm -ldl")
+if(WIN32)
+  set(pc_libs_private "")
+endif()
 if(RVIT_HAVE_EXCLUDE_LIBS)
   string(APPEND pc_libs_private " -Wl,--exclude-libs,libraggedvit.a")
 endif()
