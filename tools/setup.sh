@@ -4,26 +4,12 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-want="gcc cmake ninja-build pkg-config libjansson-dev libjpeg-dev libpng-dev libwebp-dev libvulkan-dev libvulkan-volk-dev
-      python3-dev glslang-tools mesa-vulkan-drivers $*"
-if ! command -v apt-get >/dev/null; then
+. tools/packages.sh
+if command -v apt-get >/dev/null; then
+    install_packages gcc cmake ninja-build pkg-config libjansson-dev libjpeg-dev libpng-dev libwebp-dev libvulkan-dev libvulkan-volk-dev \
+        python3-dev glslang-tools mesa-vulkan-drivers "$@"
+else
     echo "apt-get is not installed: install the dependencies by hand (docs/using.md, \"Build by hand\")"
-    want=""
-fi
-missing=""
-for package in $want; do
-    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
-done
-if [ -n "$missing" ]; then
-    as_root=""
-    if [ "$(id -u)" != 0 ]; then
-        command -v sudo >/dev/null || { echo "These packages are missing, and sudo is not available to install them:$missing" >&2; exit 1; }
-        as_root=sudo
-    fi
-    echo "Installing:$missing"
-    export DEBIAN_FRONTEND=noninteractive
-    $as_root apt-get -qq update
-    $as_root apt-get -qq install -y --no-install-recommends $missing >/dev/null
 fi
 
 # CUDA options of cmake: kernels for the GPUs of this machine, or for $arch_without_gpu if it has none.

@@ -1,6 +1,8 @@
-# Cross-compiles for Windows x64 with clang, lld and the headers and libraries of MinGW-w64 (Debian: clang-19, lld-19, mingw-w64).
+# Cross-compiles for Windows x64 with clang, lld and the headers and libraries of MinGW-w64 (Debian: clang-19, lld-19, llvm-19, mingw-w64).
+# RVIT_WINDOWS_LIBRARIES: a folder with include/ and lib/ of further libraries, which tools/windows_libraries.sh makes.
 set(CMAKE_SYSTEM_NAME Windows)
 set(CMAKE_SYSTEM_PROCESSOR x86_64)
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES RVIT_WINDOWS_LIBRARIES)
 set(triple x86_64-w64-mingw32)
 find_program(clang NAMES clang-19 clang-18 clang-17 clang-16 clang REQUIRED)
 find_program(resource_compiler NAMES ${triple}-windres REQUIRED)
@@ -13,7 +15,7 @@ file(GLOB libgcc /usr/lib/gcc/${triple}/*-win32)
 foreach(kind EXE SHARED MODULE)
   set(CMAKE_${kind}_LINKER_FLAGS_INIT "-fuse-ld=lld -static-libgcc -L${libgcc}")
 endforeach()
-set(CMAKE_FIND_ROOT_PATH /usr/${triple})
+set(CMAKE_FIND_ROOT_PATH ${RVIT_WINDOWS_LIBRARIES} /usr/${triple})
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
