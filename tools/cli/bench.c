@@ -12,22 +12,11 @@
 #include "progress.h"
 #include "random_model.h"
 #include "session_results.h"
+#include "timed.h"
 
-#define MAX_SAMPLES 1000
 #define MIN_SAMPLES 5
+#define WARM_UPS 2
 #define SEARCH_STEPS 7 /* bisection steps over 1 .. 99 percent */
-
-struct times {
-    double seconds[MAX_SAMPLES];
-    int32_t n;
-};
-
-/* A session and the times of its runs. */
-struct timed {
-    rvit_session *session;
-    struct times times;
-    int64_t launches; /* per forward */
-};
 
 struct bench {
     struct options options;
@@ -41,70 +30,15 @@ struct bench {
 
 static int open_timed(struct bench *self, const rvit_prune_desc *prune, struct timed *out)
 {
-    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-    desc.max_images = self->batch;
-    desc.fixed_batch = 1;
-    desc.prune = prune;
-    const int code = engine_session_of(&self->engine, &desc, &out->session);
-    if (code != EXIT_OK)
-        return code;
-    memcpy(rvit_session_input_memory(out->session, NULL), self->images,
-           (size_t)self->batch * (size_t)engine_image_length(&self->engine) * sizeof *self->images);
-    return EXIT_OK;
+    return timed_open(&self->engine, prune, self->batch, self->images, out);
 }
 
-/* Runs from images in mapped memory to logits in mapped memory, with one wait. */
-static int run_once(struct bench *self, struct timed *timed, bool counts)
-{
-    rvit_run_args run = RVIT_RUN_ARGS_INIT;
-    run.n_images = self->batch;
-    const double start = now();
-    const rvit_status status = rvit_session_run(timed->session, &run, NULL);
-    if (status != RVIT_OK)
-        return complain_status(NULL, status);
-    if (counts && timed->times.n < MAX_SAMPLES)
-        timed->times.seconds[timed->times.n++] = now() - start;
-    return EXIT_OK;
-}
-
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double quantile(struct times *times, int32_t numerator, int32_t denominator)
-{
-    qsort(times->seconds, (size_t)times->n, sizeof *times->seconds, compare);
-    return times->seconds[(times->n - 1) * numerator / denominator];
-}
-
-/* Alternates the sessions, so that changes of clock or load affect both equally. b may be NULL. */
+/* b may be NULL. */
 static int measure(struct bench *self, struct timed *a, struct timed *b, double seconds, int min)
 {
-    struct timed *both[] = {a, b};
-    int code = EXIT_OK;
-    double end = 0;
-    for (int turn = -2; code == EXIT_OK && turn < MAX_SAMPLES && (turn < min || now() < end); turn++) {
-        if (turn == 0)
-            end = now() + seconds;
-        for (int i = 0; i < 2 && code == EXIT_OK; i++)
-            if (both[i])
-                code = run_once(self, both[i], turn >= 0);
-    }
+    const int code = timed_measure(a, b, seconds, min, WARM_UPS);
     progress_update(++self->done);
     return code;
-}
-
-static int count_launches(struct bench *self, struct timed *timed)
-{
-    rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
-    rvit_status status = rvit_session_get_stats(timed->session, &before);
-    const int code = run_once(self, timed, false);
-    if (status == RVIT_OK)
-        status = rvit_session_get_stats(timed->session, &after);
-    timed->launches = after.launches - before.launches;
-    return code != EXIT_OK ? code : status == RVIT_OK ? EXIT_OK : complain_status(NULL, status);
 }
 
 /* Finds the largest kept fraction, in hundredths, at which the pruned forward pass is faster, or 0. Bisection assumes that the time grows
@@ -124,7 +58,7 @@ static int find_break_even(struct bench *self, struct timed *dense, int32_t *out
         rvit_session_destroy(pruned.session);
         if (code != EXIT_OK)
             return code;
-        if (quantile(&pruned.times, 1, 2) < quantile(&dense->times, 1, 2))
+        if (times_median(&pruned.times) < times_median(&dense->times))
             low = middle;
         else
             high = middle;
@@ -135,15 +69,11 @@ static int find_break_even(struct bench *self, struct timed *dense, int32_t *out
 
 static json_t *describe(const struct bench *self, struct timed *timed)
 {
-    struct times *times = &timed->times;
-    const double median = quantile(times, 1, 2);
-    json_t *ms = json_pack("{s:f, s:f, s:f, s:i}", "median", 1e3 * median, "p10", 1e3 * quantile(times, 1, 10), "p90",
-                           1e3 * quantile(times, 9, 10), "count", times->n);
     json_t *tokens = json_array();
     for (int32_t s = 0; s < session_n_stages(timed->session); s++)
         json_array_append_new(tokens, json_number((double)session_cu_seqlens(timed->session, s)[self->batch] / self->batch));
-    return json_pack("{s:o, s:f, s:I, s:o}", "ms", ms, "images_per_second", self->batch / median, "launches", (json_int_t)timed->launches,
-                     "tokens", tokens);
+    return json_pack("{s:o, s:f, s:I, s:o}", "ms", times_to_json(&timed->times), "images_per_second",
+                     self->batch / times_median(&timed->times), "launches", (json_int_t)timed->launches, "tokens", tokens);
 }
 
 static bool prunes(const struct bench *self)
@@ -171,14 +101,14 @@ static int bench_batch(struct bench *self)
     if (code == EXIT_OK)
         code = measure(self, dense, prunes(self) ? pruned : NULL, self->options.seconds, MIN_SAMPLES);
     if (code == EXIT_OK)
-        code = count_launches(self, dense);
+        code = timed_count_launches(dense);
     if (code == EXIT_OK && prunes(self))
-        code = count_launches(self, pruned);
+        code = timed_count_launches(pruned);
     if (code == EXIT_OK) {
         json_object_set_new(row, "dense", describe(self, dense));
         json_object_set_new(row, "pruned", prunes(self) ? describe(self, pruned) : json_null());
         json_object_set_new(row, "speed_up",
-                            prunes(self) ? json_real(quantile(&dense->times, 1, 2) / quantile(&pruned->times, 1, 2)) : json_null());
+                            prunes(self) ? json_real(times_median(&dense->times) / times_median(&pruned->times)) : json_null());
         if (has_fraction(self))
             code = find_break_even(self, dense, &percent);
         json_object_set_new(row, "break_even_keep", percent < 0 ? json_null() : json_real(percent / 100.0));

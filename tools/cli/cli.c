@@ -9,6 +9,13 @@
 #include "printable.h"
 #include "progress.h"
 
+static _Thread_local char last[512];
+
+const char *last_complaint(void)
+{
+    return last;
+}
+
 void complain(const char *subject, const char *format, ...)
 {
     char *text = NULL;
@@ -17,6 +24,7 @@ void complain(const char *subject, const char *format, ...)
     if (vasprintf(&text, format, arguments) < 0)
         text = NULL;
     va_end(arguments);
+    snprintf(last, sizeof last, "%s%s%s", subject ? subject : "", subject ? ": " : "", text ? text : "out of memory");
     progress_wipe();
     fputs("raggedvit: ", stderr);
     if (subject) {

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 
 #include "command_list.h"
-#include "json.h"
+#include "devices.h"
 #include "options.h"
 #include "printable.h"
 
-static int list_devices(rvit_device_info **out_infos, int32_t *out_n)
+int list_devices(rvit_device_info **out_infos, int32_t *out_n)
 {
     int32_t capacity = 16;
     for (;;) {
@@ -54,21 +54,25 @@ static json_t *dtypes_to_json(const rvit_device_info *info)
     return names;
 }
 
+void device_dtypes(const rvit_device_info *info, char *out, size_t out_size)
+{
+    out[0] = 0;
+    for (int dtype = 0; dtype < N_DTYPES; dtype++)
+        if ((info->native_dtypes >> dtype & 1) != 0)
+            append_text(out, out_size, "%s%s", out[0] ? ", " : "", rvit_enum_name(RVIT_ENUM_DTYPE, dtype));
+}
+
 static void print_dtypes(const rvit_device_info *info)
 {
-    const char *before = "             instructions for GEMMs of ";
-    for (int dtype = 0; dtype < N_DTYPES; dtype++)
-        if ((info->native_dtypes >> dtype & 1) != 0) {
-            printf("%s%s", before, rvit_enum_name(RVIT_ENUM_DTYPE, dtype));
-            before = ", ";
-        }
-    if (info->native_dtypes != 0)
-        putchar('\n');
+    char names[64];
+    device_dtypes(info, names, sizeof names);
+    if (names[0])
+        printf("             instructions for GEMMs of %s\n", names);
     else if (info->backend == RVIT_BACKEND_VULKAN)
         puts("             no instructions for GEMMs of int8");
 }
 
-static json_t *device_to_json(const rvit_device_info *info, bool is_default)
+json_t *device_to_json(const rvit_device_info *info, bool is_default)
 {
     char uuid[33] = "";
     for (int i = 0; i < 16; i++)

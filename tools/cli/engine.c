@@ -21,11 +21,29 @@ int engine_checkpoint(const struct options *options, rvit_checkpoint **out)
     return code;
 }
 
+rvit_status engine_load(struct engine *self, const rvit_checkpoint *checkpoint, rvit_precision precision)
+{
+    rvit_model_desc model = RVIT_MODEL_DESC_INIT;
+    rvit_status status = rvit_device_get_info(self->device, &self->device_info);
+    if (status == RVIT_OK)
+        status = rvit_precision_choose(self->device, checkpoint, precision, &self->choice);
+    model.dtype = self->choice.dtype;
+    model.quantization = self->choice.quantization;
+    if (status == RVIT_OK)
+        status = rvit_model_create(self->device, checkpoint, &model, &self->model);
+    if (status == RVIT_OK)
+        status = rvit_model_get_info(self->model, &self->model_info);
+    const rvit_device_info *info = &self->device_info;
+    snprintf(self->name, sizeof self->name, "%s %d: %s, %s%s, %s", rvit_enum_name(RVIT_ENUM_BACKEND, info->backend), info->index,
+             info->name, self->is_oracle ? "oracle" : rvit_enum_name(RVIT_ENUM_TIER, info->tier), self->is_oracle ? "" : " tier",
+             rvit_enum_name(RVIT_ENUM_PRECISION, self->choice.precision));
+    return status;
+}
+
 int engine_open(const struct options *options, rvit_backend backend, int32_t index, rvit_tier tier, bool oracle, rvit_precision precision,
                 bool sleeps, const rvit_checkpoint *checkpoint, struct engine *out)
 {
     rvit_device_desc device = RVIT_DEVICE_DESC_INIT;
-    rvit_model_desc model = RVIT_MODEL_DESC_INIT;
     *out = (struct engine){.device_info = RVIT_DEVICE_INFO_INIT,
                            .model_info = RVIT_MODEL_INFO_INIT,
                            .is_oracle = oracle,
@@ -39,27 +57,15 @@ int engine_open(const struct options *options, rvit_backend backend, int32_t ind
     device.poll_us = sleeps ? -1 : 0;
     const char *subject = rvit_enum_name(RVIT_ENUM_BACKEND, backend);
     rvit_status status = rvit_device_create(&device, &out->device);
-    if (status == RVIT_OK)
-        status = rvit_device_get_info(out->device, &out->device_info);
     if (status == RVIT_OK) {
         subject = options->model;
-        status = rvit_precision_choose(out->device, checkpoint, precision, &out->choice);
-        model.dtype = out->choice.dtype;
-        model.quantization = out->choice.quantization;
+        status = engine_load(out, checkpoint, precision);
     }
-    if (status == RVIT_OK)
-        status = rvit_model_create(out->device, checkpoint, &model, &out->model);
-    if (status == RVIT_OK)
-        status = rvit_model_get_info(out->model, &out->model_info);
     if (status != RVIT_OK) {
         const int code = complain_status(subject, status);
         engine_close(out);
         return code;
     }
-    const rvit_device_info *info = &out->device_info;
-    snprintf(out->name, sizeof out->name, "%s %d: %s, %s%s, %s", rvit_enum_name(RVIT_ENUM_BACKEND, info->backend), info->index, info->name,
-             oracle ? "oracle" : rvit_enum_name(RVIT_ENUM_TIER, info->tier), oracle ? "" : " tier",
-             rvit_enum_name(RVIT_ENUM_PRECISION, out->choice.precision));
     if (out->choice.reason[0])
         fprintf(stderr, "--dtype auto: %s, because %s\n", rvit_enum_name(RVIT_ENUM_PRECISION, out->choice.precision), out->choice.reason);
     return EXIT_OK;

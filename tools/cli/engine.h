@@ -24,6 +24,8 @@ int engine_checkpoint(const struct options *options, rvit_checkpoint **out);
 /* index -1: the first device of the backend. sleeps: a waiting thread frees its core and resumes about 30 us later. */
 int engine_open(const struct options *options, rvit_backend backend, int32_t index, rvit_tier tier, bool oracle, rvit_precision precision,
                 bool sleeps, const rvit_checkpoint *checkpoint, struct engine *out);
+/* Loads a model onto the open device, as engine_open does. */
+rvit_status engine_load(struct engine *self, const rvit_checkpoint *checkpoint, rvit_precision precision);
 /* Adds the reason for the choice of --dtype auto, if there is one. */
 void engine_reason_to_json(const struct engine *self, json_t *object);
 /* Opens the JPEG decoder of --decoder if it runs on this device. Prints a message on failure; returns an exit code. */

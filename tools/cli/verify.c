@@ -175,11 +175,11 @@ static int read_expected(struct verify *self, const rvit_checkpoint *checkpoint)
     return code;
 }
 
-static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
+int verify_open(struct verify *self, const rvit_checkpoint *checkpoint)
 {
     const struct options *options = self->options;
-    int code = open_engines(self, checkpoint);
-    if (code == EXIT_OK && options->n_paths)
+    int code = EXIT_OK;
+    if (options->n_paths)
         code = recipe_resolve(&options->recipe, options->given, checkpoint, options->model, &self->recipe);
     if (code == EXIT_OK && options->n_paths)
         code = inputs_open(options->paths, options->n_paths, &self->recipe, NULL, options->tiles, options->limit, &self->inputs);
@@ -251,7 +251,7 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
     return code == EXIT_OK ? decisions_open(self) : code;
 }
 
-static int run_batches(struct verify *self)
+int verify_run(struct verify *self)
 {
     const int64_t total = self->options->n_paths ? self->inputs.total : self->n_noise;
     progress_begin(total, "images");
@@ -273,7 +273,7 @@ static int judge(const struct verify *self)
     return verify_within_tolerance(&self->figures) && self->inputs.n_failures == 0 ? EXIT_OK : EXIT_PARTLY;
 }
 
-static void clean_up(struct verify *self)
+void verify_close(struct verify *self)
 {
     rvit_session_destroy(self->run_a);
     rvit_session_destroy(self->run_b);
@@ -282,8 +282,6 @@ static void clean_up(struct verify *self)
     selector_close(&self->select_a);
     selector_close(&self->select_b);
     inputs_close(&self->inputs);
-    engine_close(&self->a);
-    engine_close(&self->b);
     mask_free(&self->mask);
     free(self->images);
     free(self->positions);
@@ -308,12 +306,14 @@ int run_verify(const struct options *options)
     int code = engine_checkpoint(options, &checkpoint);
     if (code != EXIT_OK)
         return code;
-    code = prepare(&self, checkpoint);
+    code = open_engines(&self, checkpoint);
+    if (code == EXIT_OK)
+        code = verify_open(&self, checkpoint);
     rvit_checkpoint_destroy(checkpoint);
     if (code == EXIT_OK) {
         if (!options->json)
             verify_print_prologue(&self);
-        code = run_batches(&self);
+        code = verify_run(&self);
         progress_end();
         if (code == EXIT_OK) {
             if (options->json)
@@ -323,6 +323,8 @@ int run_verify(const struct options *options)
             code = judge(&self);
         }
     }
-    clean_up(&self);
+    verify_close(&self);
+    engine_close(&self.a);
+    engine_close(&self.b);
     return code;
 }

@@ -45,6 +45,12 @@ struct by_dtype {
     double equal[5], mixed[5]; /* bf16: 8 times f16, which has 3 more bits; int8 and fp8: about 6.5 and 15 times bf16 */
 };
 
+/* verify.c, with `options`, `prune` and both engines set: creates the sessions, and runs and compares all images. The engines stay open.
+   Print a message on failure; return exit codes. */
+int verify_open(struct verify *self, const rvit_checkpoint *checkpoint);
+int verify_run(struct verify *self);
+/* Also after a failure. */
+void verify_close(struct verify *self);
 /* verify_report.c */
 double verify_by_dtype(const struct verify *self, const struct by_dtype *values);
 bool verify_is_same_device(const struct verify *self);
