@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 #if defined(__linux__)
@@ -205,4 +206,15 @@ FILE *rvit_temporary_file(char *path, size_t size, int *out_number)
         (void)close(descriptor);
     (void)snprintf(path, size, "%s/%d", folder, descriptor);
     return file;
+}
+
+void rvit_os_version(char *text, size_t size)
+{
+    struct utsname name;
+    text[0] = 0;
+    if (uname(&name) < 0)
+        return;
+    /* A suffix may say where a kernel was built. WSL's says that the GPU is behind another system's driver. */
+    const int n = (int)strspn(name.release, "0123456789.");
+    snprintf(text, size, "%s %.*s%s", name.sysname, n, name.release, strstr(name.release, "WSL") ? " (WSL)" : "");
 }

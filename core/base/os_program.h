@@ -48,6 +48,8 @@ void rvit_file_remove(const char *path);
 /* Calls the function when the user or the system ends the program, unless that is ignored; the program then ends. POSIX: in a signal
    handler. Windows: on a thread of its own. */
 void rvit_termination_watch(void (*handler)(void));
+/* "Linux 6.1.0", "Darwin 24.1.0", "Windows 10.0.22631": the system's kernel without the suffix of its own build; "" if unknown. */
+void rvit_os_version(char *text, size_t size);
 /* For names of temporary files. */
 uint64_t rvit_random_number(void);
 /* An empty file that is gone once it is closed, and when the process ends. Its path, by which others in this process can open it, is

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <io.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -205,4 +206,16 @@ int rvit_folder_read(const char *folder, int (*add)(void *user, const char *name
 int rvit_path_is_absolute(const char *path)
 {
     return path[0] == '/' || path[0] == '\\' || (path[0] != '\0' && path[1] == ':');
+}
+
+void rvit_os_version(char *text, size_t size)
+{
+    /* GetVersionEx tells a program without a manifest an old version. */
+    typedef LONG(WINAPI * get_version)(OSVERSIONINFOW *);
+    HMODULE library = GetModuleHandleW(L"ntdll.dll");
+    const get_version get = library ? (get_version)(void (*)(void))GetProcAddress(library, "RtlGetVersion") : NULL;
+    OSVERSIONINFOW version = {.dwOSVersionInfoSize = sizeof version};
+    text[0] = 0;
+    if (get && get(&version) == 0)
+        snprintf(text, size, "Windows %lu.%lu.%lu", version.dwMajorVersion, version.dwMinorVersion, version.dwBuildNumber);
 }

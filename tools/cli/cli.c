@@ -9,11 +9,15 @@
 #include "printable.h"
 #include "progress.h"
 
-static _Thread_local char last[512];
+static _Thread_local struct {
+    char text[512];
+    rvit_status status;
+} last;
 
-const char *last_complaint(void)
+const char *last_complaint(rvit_status *out_status)
 {
-    return last;
+    *out_status = last.status;
+    return last.text;
 }
 
 void complain(const char *subject, const char *format, ...)
@@ -24,7 +28,8 @@ void complain(const char *subject, const char *format, ...)
     if (vasprintf(&text, format, arguments) < 0)
         text = NULL;
     va_end(arguments);
-    snprintf(last, sizeof last, "%s%s%s", subject ? subject : "", subject ? ": " : "", text ? text : "out of memory");
+    last.status = RVIT_OK;
+    snprintf(last.text, sizeof last.text, "%s%s%s", subject ? subject : "", subject ? ": " : "", text ? text : "out of memory");
     progress_wipe();
     fputs("raggedvit: ", stderr);
     if (subject) {
@@ -53,6 +58,7 @@ int complain_status(const char *subject, rvit_status status)
         complain(subject, "%s", rvit_status_name(status));
     else
         complain(subject && mentions(detail, subject) ? NULL : subject, "%s", detail);
+    last.status = status;
     switch (status) {
     case RVIT_INVALID_ARGUMENT:
         return EXIT_USAGE;

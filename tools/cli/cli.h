@@ -20,8 +20,8 @@ enum exit_code {
 /* Prints "raggedvit: SUBJECT: ..." to standard error, after clearing a progress bar. subject may be NULL. Both may hold arbitrary text:
    unprintable characters are escaped. */
 __attribute__((format(printf, 2, 3))) void complain(const char *subject, const char *format, ...);
-/* The text of the calling thread's last complaint, truncated; "" if there was none. Not with the complain() of the Triton backend. */
-const char *last_complaint(void);
+/* The text of the calling thread's last complaint, truncated, and its status, RVIT_OK if it was not the library's. */
+const char *last_complaint(rvit_status *out_status);
 /* complain(), then the exit code as a value. A macro, so that it also works with the complain() of the Triton backend. */
 #define fail_with(code, ...) (complain(__VA_ARGS__), (int)(code))
 /* Prints the library's detail of a failed call and returns the exit code for its status. */

@@ -2,7 +2,7 @@
 #ifndef RVIT_CLI_COMMAND_LIST_H
 #define RVIT_CLI_COMMAND_LIST_H
 
-enum { DEVICES = 1, CLASSIFY = 2, VERIFY = 4, INSPECT = 8, POLICIES = 16, BENCH = 32, MERGE = 64, QUANTIZE = 128 };
+enum { DEVICES = 1, CLASSIFY = 2, VERIFY = 4, INSPECT = 8, POLICIES = 16, BENCH = 32, MERGE = 64, QUANTIZE = 128, SELFTEST = 256 };
 
 struct options;
 
@@ -14,5 +14,6 @@ int run_merge(const struct options *options);
 int run_policies(const struct options *options);
 int run_bench(const struct options *options);
 int run_quantize(const struct options *options);
+int run_selftest(const struct options *options);
 
 #endif

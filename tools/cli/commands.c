@@ -77,6 +77,16 @@ static const struct command commands[] = {
      "write a checkpoint with 8-bit weights",
      true,
      run_quantize},
+    {{"selftest", "[--report FILE]",
+      "Checks each device on small random models: that it computes what the CPU computes, within the tolerances of docs/verify.md, that "
+      "each "
+      "policy keeps the tokens that it should, and that an image has the same bits in every run and batch. Then times attention and a "
+      "DeiT-T. About a minute per device. Software devices are tested only if --backend names theirs. The report has no name of a person "
+      "or a host, no file path, UUID, PCI address or serial number. The exit code is 1 if a check failed.",
+      "raggedvit selftest --report selftest.json", 0, 0, SELFTEST},
+     "check and time the devices, write a report",
+     false,
+     run_selftest},
     {{"policies", "",
       "Lists the pruning policies of --prune: their options with defaults, where in a block they prune, and where they were published. "
       "3..last means block 3 and all later ones, PATCHES the number of patches of the image. Options in brackets have no default; an "
@@ -91,7 +101,7 @@ static const struct command commands[] = {
 static const char about[] = "run token-pruned Vision Transformers on CUDA, Vulkan or the CPU";
 static const char *const exit_codes[] = {
     "success",
-    "the command ran, but some images could not be read or computed, the overlay could not be written, or a verification failed",
+    "the command ran, but some images could not be read or computed, the overlay could not be written, or a verification or check failed",
     "the command line is invalid",
     "the device is not available or does not support the request",
     "a file is missing or invalid: the checkpoint, labels, text embeddings, a list, a shard, or every image",

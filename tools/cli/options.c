@@ -157,6 +157,10 @@ static const struct option_row option_rows[] = {
     {.help = "device and performance"},
     {"backend", "NAME", "backend: %s (default: auto, the first GPU, else the CPU)",
      OPTION_CHOICE(T, backend, choice_backend, RVIT_BACKEND_AUTO, CHOICE_LAST_BACKEND), .commands = TIMES | QUANTIZE},
+    {"backend", "NAME", "test only a device of this backend: %s (default: auto, all devices but software ones)",
+     OPTION_CHOICE(T, backend, choice_backend, RVIT_BACKEND_AUTO, CHOICE_LAST_BACKEND), .commands = SELFTEST},
+    {"device", "N", "with --backend: number of the device, from 'raggedvit devices' (default: the first)",
+     OPTION_INTEGER(T, device, 0, INT32_MAX), .commands = SELFTEST},
     {"device", "N", "number of the device in its backend, from 'raggedvit devices' (default: the first)",
      OPTION_INTEGER(T, device, 0, INT32_MAX), .commands = TIMES | QUANTIZE},
     {"against", "NAME", "backend of B: %s (default: cpu, or oracle if A is the same device). oracle is the CPU with float64 sums",
@@ -164,19 +168,19 @@ static const struct option_row option_rows[] = {
     {"against-device", "N", "number of B's device in its backend (default: the first)", OPTION_INTEGER(T, against_device, 0, INT32_MAX),
      .commands = VERIFY},
     {"tier", "NAME", "kernel tier: %s (default: auto, the highest that the device supports)",
-     OPTION_CHOICE(T, tier, choice_tier, RVIT_TIER_AUTO, RVIT_TIER_MATRIX), .commands = CLASSIFY | BENCH},
+     OPTION_CHOICE(T, tier, choice_tier, RVIT_TIER_AUTO, RVIT_TIER_MATRIX), .commands = CLASSIFY | BENCH | SELFTEST},
     {"tier", "NAME", "kernel tier of A: %s (default: auto, the highest that the device supports, as B always has)",
      OPTION_CHOICE(T, tier, choice_tier, RVIT_TIER_AUTO, RVIT_TIER_MATRIX), .commands = VERIFY},
     {"kernels", "NAME",
      "CPU kernels: portable; on x86-64 avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16 or amx; on arm64 neon_dotprod, neon_i8mm or "
      "neon_bf16 (default: the fastest)",
-     OPTION_TEXT(T, kernels), .commands = TIMES | QUANTIZE},
+     OPTION_TEXT(T, kernels), .commands = TIMES | QUANTIZE | SELFTEST},
     {"threads", "N",
      "threads of the CPU backend and threads that decode and prepare images, %s (default: 0, as many as the process may use, but at most "
      "16 to decode). On the CPU backend the two take turns",
      OPTION_INTEGER(T, threads, 0, 1024), .commands = RUNS | QUANTIZE},
     {"threads", "N", "threads of the CPU backend, %s (default: 0, as many as the process may use)", OPTION_INTEGER(T, threads, 0, 1024),
-     .commands = BENCH},
+     .commands = BENCH | SELFTEST},
     {"dtype", "TYPE",
      "type of weights and activations: %s (default: f32). int8 is for CPUs and Vulkan, fp8 for CUDA; auto takes the fastest that is "
      "accurate enough",
@@ -208,6 +212,7 @@ static const struct option_row option_rows[] = {
 
     {.help = "output"},
     {"output", "FILE", "the .safetensors file to write (required)", OPTION_TEXT(T, output), .commands = QUANTIZE},
+    {"report", "FILE", "write what is printed as JSON, without anything personal", OPTION_TEXT(T, report), .commands = SELFTEST},
     {"top", "K", "classes to print per image, %s (default: 5)", OPTION_INTEGER(T, top, 1, 100), .commands = CLASSIFY},
     {"labels", "FILE", "class names, one per line (default: the checkpoint's, else numbers)", OPTION_TEXT(T, labels), .commands = RUNS},
     {"expect", "FILE", "expected class of each image, a name or number per line; prints top-1 accuracy", OPTION_TEXT(T, expect),
@@ -245,6 +250,8 @@ static bool check_together(unsigned command, const struct options *options)
 {
     if (command == BENCH && options->prune.policy.type == RVIT_PRUNE_MASK)
         complain(NULL, "bench does not support --prune mask");
+    else if (command == SELFTEST && options->device >= 0 && options->backend == RVIT_BACKEND_AUTO)
+        complain(NULL, "--device needs --backend");
     else if (command == QUANTIZE && !options->output)
         complain(NULL, "quantize needs --output FILE");
     else if (command == QUANTIZE && !options->images && (options->limit || options->tiles))

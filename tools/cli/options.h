@@ -16,6 +16,7 @@ struct options {
     int n_paths;
     char *images;          /* of verify, NULL for noise; calibration images of quantize */
     const char *output;    /* of quantize */
+    const char *report;    /* of selftest */
     const char *reference; /* dump that verify compares with; NULL for another device */
     int given;             /* options on the command line: rvit_prune_parameter bits and others (options.c) */
     rvit_backend backend, against;

@@ -124,7 +124,7 @@ static double half_to_double(uint16_t half)
     return half >> 15 ? -magnitude : magnitude;
 }
 
-static double element(const void *data, rvit_dtype dtype, int64_t index)
+double element_at(const void *data, rvit_dtype dtype, int64_t index)
 {
     float value = 0;
     uint32_t bits;
@@ -159,8 +159,8 @@ rvit_status figures_add_blocks(struct figures *self, const rvit_session *a, cons
             continue;
         double largest_difference = 0, largest = 1e-30;
         for (int64_t i = 0; i < of_a.rows * dim; i++) {
-            const double value = element(of_b.data, of_b.dtype, i);
-            largest_difference = fmax(largest_difference, difference(element(of_a.data, of_a.dtype, i), value));
+            const double value = element_at(of_b.data, of_b.dtype, i);
+            largest_difference = fmax(largest_difference, difference(element_at(of_a.data, of_a.dtype, i), value));
             largest = fmax(largest, fabs(value));
         }
         self->blocks[block] = fmax(self->blocks[block], largest_difference / largest);

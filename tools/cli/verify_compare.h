@@ -50,6 +50,8 @@ void figures_add_own(struct figures *self, const float *a, const float *b, int32
 /* Adds the traced block outputs of a batch if both sides have the same number of rows. */
 rvit_status figures_add_blocks(struct figures *self, const rvit_session *a, const rvit_session *b, int32_t dim);
 
+/* An element of an array of f32, f16 or bf16; NaN for other types. */
+double element_at(const void *data, rvit_dtype dtype, int64_t index);
 /* The number of rows in which a session's stage differs from a selection from the same scores. fused: the session has an extra row for the
    dropped tokens of an image. */
 int64_t session_count_unlike(const rvit_session *session, int32_t stage, int32_t n_images, const struct selection *selection,

@@ -54,6 +54,11 @@ void verify_close(struct verify *self);
 /* verify_report.c */
 double verify_by_dtype(const struct verify *self, const struct by_dtype *values);
 bool verify_is_same_device(const struct verify *self);
+/* A block whose difference exceeds this, relative to its largest value, has diverged. About ten times the difference between correct
+   devices of these types. */
+double verify_block_tolerance(rvit_precision a, rvit_precision b);
+/* What exceeds its tolerance; "" if nothing does. */
+void verify_explain(const struct figures *figures, char *out, size_t out_size);
 bool verify_within_tolerance(const struct figures *figures);
 void verify_print_prologue(const struct verify *self);
 void verify_print_text(const struct verify *self);

@@ -1,14 +1,19 @@
 /* Prints the results of verify, and decides whether they are within tolerance. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "json.h"
 #include "verify_parts.h"
 
+static double by_precision(rvit_precision a, rvit_precision b, const struct by_dtype *values)
+{
+    return a == b ? values->equal[a] : values->mixed[a > b ? a : b];
+}
+
 double verify_by_dtype(const struct verify *self, const struct by_dtype *values)
 {
-    const rvit_precision a = self->a.choice.precision, b = self->b.choice.precision;
-    return a == b ? values->equal[a] : values->mixed[a > b ? a : b];
+    return by_precision(self->a.choice.precision, self->b.choice.precision, values);
 }
 
 bool verify_is_same_device(const struct verify *self)
@@ -18,14 +23,17 @@ bool verify_is_same_device(const struct verify *self)
            a->choice.precision == b->choice.precision && a->device_info.tier == b->device_info.tier && !b->is_oracle;
 }
 
-/* A block whose difference exceeds this, relative to its largest value, has diverged. About ten times the difference between correct
-   devices. */
-static double block_tolerance(const struct verify *self)
+double verify_block_tolerance(rvit_precision a, rvit_precision b)
 {
     static const struct by_dtype tolerances = {
         .equal = {1e-5, 2e-3, 1.6e-2, 1e-1, 2.4e-1},
         .mixed = {[RVIT_PRECISION_F16] = 1e-2, [RVIT_PRECISION_BF16] = 8e-2, [RVIT_PRECISION_INT8] = 5e-1, [RVIT_PRECISION_FP8] = 1}};
-    return verify_by_dtype(self, &tolerances);
+    return by_precision(a, b, &tolerances);
+}
+
+static double block_tolerance(const struct verify *self)
+{
+    return verify_block_tolerance(self->a.choice.precision, self->b.choice.precision);
 }
 
 bool verify_within_tolerance(const struct figures *figures)
@@ -38,6 +46,28 @@ bool verify_within_tolerance(const struct figures *figures)
     /* Some types skip many images, but their decisions are judged. */
     return figures->n_images > 0 && (figures->judged || 2 * figures->n_skipped <= figures->n_images) && n_wrong == 0 &&
            figures->largest <= figures->tolerance && figures->n_decided_equal == figures->n_decided;
+}
+
+void verify_explain(const struct figures *figures, char *out, size_t out_size)
+{
+    int64_t unlike = 0, beyond = 0;
+    for (int32_t s = 0; s < figures->n_stages; s++)
+        unlike += figures->stages[s].given_differ + figures->stages[s].replay_differ;
+    for (int32_t s = 0; s < figures->n_stages + figures->anchors; s++)
+        beyond += figures->judgements[s].beyond;
+    out[0] = 0;
+    if (!(figures->largest <= figures->tolerance))
+        append_text(out, out_size, "logits differ by %.3g, the tolerance is %g; ", figures->largest, figures->tolerance);
+    if (figures->n_decided_equal != figures->n_decided)
+        append_text(out, out_size, "%lld images have another class; ", (long long)(figures->n_decided - figures->n_decided_equal));
+    if (unlike > 0)
+        append_text(out, out_size, "%lld rows are selected otherwise from the same scores; ", (long long)unlike);
+    if (beyond > 0)
+        append_text(out, out_size, "%lld decisions differ beyond the margin of their scores; ", (long long)beyond);
+    if (!out[0] && !verify_within_tolerance(figures))
+        append_text(out, out_size, "%lld of %lld images kept other tokens; ", (long long)figures->n_skipped, (long long)figures->n_images);
+    if (out[0])
+        out[strlen(out) - 2] = 0;
 }
 
 static int32_t first_diverging(const struct figures *figures, double tolerance)
