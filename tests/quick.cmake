@@ -5,7 +5,7 @@
 set(quick headers symbols runpath stack_frames spirv rooms option_table output_file accuracy_views_counts
   test_safetensors test_checkpoint test_shards test_families test_config test_config_parts test_family_parts test_quantized_tensors
   test_pos_embed test_system test_image_axes test_cpu_fused_ops test_cpu_tables test_cpu_kernels unload properties_cpu api_cpu
-  image orientation plain_jpeg float_text judge video preprocess zero_shot cli_images cli_streams cli_failures
+  image orientation plain_jpeg float_text judge private_text video preprocess zero_shot cli_images cli_streams cli_failures
   attention_long_cuda_emulated e4m3_cuda_emulated
   python_layouts readme_python readme_c readme_tables memory_page
   example_devices example_attention example_video example_classify configure_off)

@@ -5,7 +5,7 @@
 
 # help, version, usage
 expect 0 --help
-for command in devices classify merge verify bench inspect quantize policies; do
+for command in devices classify merge verify bench inspect quantize selftest policies; do
     expect 0 --help
     out "^  $command "
     expect 0 $command --help
@@ -19,7 +19,7 @@ for option in backend device tier threads prune keep blocks threshold mass sampl
     top labels overlay features grid tiles fit filter crop mean std expect json ndjson size format matrix range fast-decode shard; do
     out "^  --$option "
 done
-for command in devices classify merge verify bench inspect quantize policies; do
+for command in devices classify merge verify bench inspect quantize selftest policies; do
     expect 0 $command --help
     awk 'length > 100 {exit 1}' "$folder/out" || fail "help wider than 100 columns ($what)"
 done

@@ -13,8 +13,12 @@
      no_function     the driver lacks vkCmdDispatchIndirect
      kinds:2,1       the listed devices have these VkPhysicalDeviceTypes, in order
      pci_and_memory  a device reports a PCI address, and a quarter of its memory as free
+     crash           the next submit crashes
+     late            wrong, lost and crash begin with the first buffer of 1 MiB, which the library's self-test of a device does not need
+     personal        the names of device and driver hold a user's name, a path and an address
      portable        a device has VK_KHR_portability_subset, which must then be enabled */
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +49,7 @@ typedef struct instance {
 typedef struct device {
     VkDevice handle;
     PFN_vkGetDeviceProcAddr get;
-    int is_lost;
+    int is_lost, is_used; /* used: has a buffer of 1 MiB */
 } device;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -201,7 +205,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, c
     pthread_mutex_lock(&lock);
     for (int i = 0; i < MAX_OBJECTS; i++)
         if (devices[i].handle == NULL) {
-            devices[i] = (device){*out, get, 0};
+            devices[i] = (device){*out, get, 0, 0};
             break;
         }
     pthread_mutex_unlock(&lock);
@@ -252,6 +256,8 @@ static void change_properties(VkPhysicalDevice physical, VkPhysicalDevicePropert
         limits->maxTexelBufferElements = 0;
     if (asked("other_driver"))
         properties->driverVersion++;
+    if (asked("personal"))
+        snprintf(properties->deviceName, sizeof properties->deviceName, "GTX 1650/PCIe/SSE2 of jane");
 }
 
 static VKAPI_ATTR void VKAPI_CALL get_properties(VkPhysicalDevice physical, VkPhysicalDeviceProperties *properties)
@@ -264,11 +270,16 @@ static VKAPI_ATTR void VKAPI_CALL get_properties2(VkPhysicalDevice physical, VkP
 {
     find_instance(physical)->get_properties2(physical, properties);
     change_properties(physical, &properties->properties);
-    for (VkBaseOutStructure *next = properties->pNext; next != NULL; next = next->pNext)
+    for (VkBaseOutStructure *next = properties->pNext; next != NULL; next = next->pNext) {
+        if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES && asked("personal")) {
+            VkPhysicalDeviceDriverProperties *driver = (void *)next;
+            snprintf(driver->driverInfo, sizeof driver->driverInfo, "of '/srv/Jane Doe/lib.so' at 0000:65:00.0");
+        }
         if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT && asked("pci_and_memory")) {
             VkPhysicalDevicePCIBusInfoPropertiesEXT *pci = (void *)next;
             pci->pciDomain = 0x10000, pci->pciBus = 0xa, pci->pciDevice = 0x1f, pci->pciFunction = 7;
         }
+    }
 }
 
 static VKAPI_ATTR void VKAPI_CALL get_memory2(VkPhysicalDevice physical, VkPhysicalDeviceMemoryProperties2 *memory)
@@ -305,15 +316,25 @@ static VKAPI_ATTR void VKAPI_CALL get_features2(VkPhysicalDevice physical, VkPhy
 static VKAPI_ATTR VkResult VKAPI_CALL allocate_memory(VkDevice handle, const VkMemoryAllocateInfo *info,
                                                       const VkAllocationCallbacks *allocator, VkDeviceMemory *out)
 {
-    if (asked("no_memory") && info->allocationSize >= 1 << 20)
+    device *d = find_device(handle);
+    const int is_large = info->allocationSize >= 1 << 20;
+    if (asked("no_memory") && is_large)
         return VK_ERROR_OUT_OF_DEVICE_MEMORY;
-    return NEXT_DEVICE(find_device(handle), vkAllocateMemory)(handle, info, allocator, out);
+    d->is_used |= is_large;
+    return NEXT_DEVICE(d, vkAllocateMemory)(handle, info, allocator, out);
+}
+
+static int begins(const device *d, const char *word)
+{
+    return asked(word) && (d->is_used || !asked("late"));
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL queue_submit(VkQueue queue, uint32_t n, const VkSubmitInfo *infos, VkFence fence)
 {
     device *d = find_device(queue);
-    if (asked("lost"))
+    if (begins(d, "crash"))
+        (void)raise(SIGSEGV);
+    if (begins(d, "lost"))
         d->is_lost = 1;
     return d->is_lost ? VK_ERROR_DEVICE_LOST : NEXT_DEVICE(d, vkQueueSubmit)(queue, n, infos, fence);
 }
@@ -363,7 +384,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_shader_module(VkDevice handle, cons
     memcpy(words, info->pCode, info->codeSize);
     const int has_arithmetic = spoil(words, info->codeSize / 4);
     VkShaderModuleCreateInfo changed = *info;
-    if (asked("wrong") || (asked("wrong_subgroup") && has_arithmetic))
+    if (begins(d, "wrong") || (asked("wrong_subgroup") && has_arithmetic))
         changed.pCode = words;
     if (asked("lost_subgroup") && has_arithmetic)
         d->is_lost = 1;

@@ -20,6 +20,25 @@ const char *last_complaint(rvit_status *out_status)
     return last.text;
 }
 
+static bool muted;
+
+void complain_mute(bool is_muted)
+{
+    muted = is_muted;
+}
+
+static void print_complaint(const char *subject, const char *text)
+{
+    progress_wipe();
+    fputs("raggedvit: ", stderr);
+    if (subject) {
+        printable_print(stderr, subject);
+        fputs(": ", stderr);
+    }
+    printable_print(stderr, text);
+    fputc('\n', stderr);
+}
+
 void complain(const char *subject, const char *format, ...)
 {
     char *text = NULL;
@@ -28,16 +47,11 @@ void complain(const char *subject, const char *format, ...)
     if (vasprintf(&text, format, arguments) < 0)
         text = NULL;
     va_end(arguments);
+    const char *known = text ? text : "out of memory";
     last.status = RVIT_OK;
-    snprintf(last.text, sizeof last.text, "%s%s%s", subject ? subject : "", subject ? ": " : "", text ? text : "out of memory");
-    progress_wipe();
-    fputs("raggedvit: ", stderr);
-    if (subject) {
-        printable_print(stderr, subject);
-        fputs(": ", stderr);
-    }
-    printable_print(stderr, text ? text : "out of memory");
-    fputc('\n', stderr);
+    snprintf(last.text, sizeof last.text, "%s%s%s", subject ? subject : "", subject ? ": " : "", known);
+    if (!muted)
+        print_complaint(subject, known);
     free(text);
 }
 

@@ -22,6 +22,8 @@ enum exit_code {
 __attribute__((format(printf, 2, 3))) void complain(const char *subject, const char *format, ...);
 /* The text of the calling thread's last complaint, truncated, and its status, RVIT_OK if it was not the library's. */
 const char *last_complaint(rvit_status *out_status);
+/* Muted complaints are not printed, but last_complaint has them. */
+void complain_mute(bool is_muted);
 /* complain(), then the exit code as a value. A macro, so that it also works with the complain() of the Triton backend. */
 #define fail_with(code, ...) (complain(__VA_ARGS__), (int)(code))
 /* Prints the library's detail of a failed call and returns the exit code for its status. */

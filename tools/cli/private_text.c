@@ -71,7 +71,7 @@ static bool is_path(const char *word)
     const char *slash = strpbrk(word, "/\\");
     if (!slash)
         return false;
-    if (slash == word || *slash == '\\' || slash[-1] == ':' || slash[-1] == '.' || slash[-1] == '~' || slash[-1] == '=')
+    if (slash == word || *slash == '\\' || slash[-1] == ':' || slash[-1] == '.' || slash[-1] == '~')
         return slash[1] != 0 || *slash == '\\';
     for (const char *dot = strchr(word, '.'); dot; dot = strchr(dot + 1, '.'))
         if (isalpha((unsigned char)dot[1]) || dot[1] == '/' || dot[1] == '.')

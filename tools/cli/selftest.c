@@ -32,9 +32,9 @@ static bool fails_with(struct selftest *self, rvit_status status, const char *su
     return check_fails(self, "%s%s%s", subject ? subject : "", subject ? ": " : "", text);
 }
 
-bool check_status_fails(struct selftest *self, rvit_status status)
+bool check_status_fails(struct selftest *self, const char *subject, rvit_status status)
 {
-    return fails_with(self, status, NULL, rvit_status_detail()[0] ? rvit_status_detail() : rvit_status_name(status));
+    return fails_with(self, status, subject, rvit_status_detail()[0] ? rvit_status_detail() : rvit_status_name(status));
 }
 
 bool check_complained(struct selftest *self, const char *subject)
@@ -83,8 +83,9 @@ static void test_precision(struct selftest *self, rvit_precision precision)
     selftest_begin(self, dtype, loads);
     const double start = now();
     const rvit_status status = engine_load(&self->engine, self->small, precision);
+    self->engine.name[0] = 0; /* the report says it already */
     if (status != RVIT_OK) {
-        (void)check_status_fails(self, status);
+        (void)check_status_fails(self, NULL, status);
         selftest_end(self, dtype, loads, self->unsupported ? CHECK_SKIPPED : CHECK_FAILED, now() - start);
     } else {
         for (int i = 0; i < SELFTEST_OP_CHECKS && precision <= RVIT_PRECISION_BF16 && !self->lost; i++)
@@ -114,6 +115,20 @@ static rvit_status open_device(struct selftest *self, rvit_backend backend, int3
     return status;
 }
 
+/* What the list says of a device that cannot be opened. */
+static void find_listed(rvit_device_info *info)
+{
+    rvit_device_info *infos = NULL;
+    int32_t n = 0, i = 0;
+    if (list_devices(&infos, &n) != EXIT_OK)
+        return;
+    while (i < n && (infos[i].backend != info->backend || (info->index >= 0 && infos[i].index != info->index)))
+        i++;
+    if (i < n)
+        *info = infos[i];
+    free(infos);
+}
+
 /* info: what the list says, as far as it is known. Returns what became of the device itself. */
 static rvit_status test_device(struct selftest *self, const rvit_device_info *info)
 {
@@ -122,8 +137,10 @@ static rvit_status test_device(struct selftest *self, const rvit_device_info *in
     self->engine = (struct engine){.device_info = *info, .model_info = RVIT_MODEL_INFO_INIT, .choice = RVIT_PRECISION_CHOICE_INIT};
     selftest_begin(self, "", opens);
     rvit_status status = open_device(self, info->backend, info->index);
-    if (status != RVIT_OK)
-        (void)check_status_fails(self, status);
+    if (status != RVIT_OK) {
+        (void)check_status_fails(self, NULL, status);
+        find_listed(&self->engine.device_info);
+    }
     selftest_device(self, &self->engine.device_info);
     selftest_end(self, "", opens, status == RVIT_OK ? CHECK_PASSED : CHECK_FAILED, now() - start);
     for (int precision = RVIT_PRECISION_F32; precision <= RVIT_PRECISION_FP8 && status == RVIT_OK; precision++) {
@@ -176,6 +193,8 @@ static int test_one(struct selftest *self)
     info.backend = self->options.backend;
     info.index = self->options.device;
     const rvit_status status = test_device(self, &info);
+    if (status == RVIT_INVALID_ARGUMENT)
+        return EXIT_USAGE;
     return status == RVIT_UNAVAILABLE || status == RVIT_UNSUPPORTED ? EXIT_DEVICE : EXIT_OK;
 }
 
@@ -210,7 +229,9 @@ int run_selftest(const struct options *options)
         code = selftest_open(&self);
     if (code == EXIT_OK) {
         watch_crashes(&self);
+        complain_mute(true); /* the lines of the checks have it */
         code = options->backend == RVIT_BACKEND_AUTO ? test_all(&self) : test_one(&self);
+        complain_mute(false);
     }
     if (self.report)
         code = selftest_close(&self, code);

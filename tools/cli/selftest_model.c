@@ -151,7 +151,7 @@ static bool mask_decides(struct selftest *self)
     for (int32_t i = 0; i < N_IMAGES && passed && status == RVIT_OK; i++)
         status = rvit_session_keep_mask(forward.session, 0, i, kept + i * tokens);
     if (status != RVIT_OK)
-        passed = check_status_fails(self, status);
+        passed = check_status_fails(self, "mask", status);
     if (passed && memcmp(mask, kept, (size_t)(N_IMAGES * tokens)) != 0)
         passed = check_fails(self, "mask: other tokens stay than those of the mask");
     forward_close(&forward);
@@ -168,7 +168,7 @@ static bool counts_of_policies(struct selftest *self)
         const int code = forward_open(self, &prune.desc, false, &forward);
         const rvit_status status = code == EXIT_OK ? forward_run(&forward, forward.images, N_IMAGES, NULL) : RVIT_OK;
         passed &= code != EXIT_OK     ? check_complained(self, prune.policy.name)
-                  : status != RVIT_OK ? check_status_fails(self, status)
+                  : status != RVIT_OK ? check_status_fails(self, prune.policy.name, status)
                                       : check_counts(self, &forward, &prune);
         forward_close(&forward);
     }
@@ -203,7 +203,7 @@ static bool keeps_bits(struct selftest *self, const struct prune *prune)
             passed = check_fails(self, "%s: an image has other bits alone than in a batch", prune->policy.name);
     }
     if (status != RVIT_OK)
-        passed = check_status_fails(self, status);
+        passed = check_status_fails(self, prune->policy.name, status);
     forward_close(&forward);
     free(logits);
     free(permuted);
@@ -228,7 +228,8 @@ static bool keeping_all_is_dense(struct selftest *self)
     prune_init(&prune, RVIT_PRUNE_NONE);
     int code = forward_open(self, &prune.desc, true, &dense);
     rvit_status status = code == EXIT_OK ? forward_run(&dense, dense.images, N_IMAGES, NULL) : RVIT_OK;
-    bool passed = code != EXIT_OK ? check_complained(self, "none") : status == RVIT_OK || check_status_fails(self, status);
+    bool passed =
+        code != EXIT_OK ? check_complained(self, "none") : status == RVIT_OK || check_status_fails(self, prune.policy.name, status);
     for (int index = 0; passed && next_policy(self, &index, &prune) && !self->lost;) {
         struct forward forward;
         if (!(prune.policy.parameters & RVIT_PRUNE_KEEP))
@@ -239,7 +240,7 @@ static bool keeping_all_is_dense(struct selftest *self)
         if (code != EXIT_OK)
             passed = check_complained(self, prune.policy.name);
         else if (status != RVIT_OK)
-            passed = check_status_fails(self, status);
+            passed = check_status_fails(self, prune.policy.name, status);
         else if (memcmp(forward.logits, dense.logits, N_IMAGES * dense.n_classes * sizeof *dense.logits) != 0)
             passed = check_fails(self, "%s: keep 1 has other bits than no pruning", prune.policy.name);
         forward_close(&forward);

@@ -148,7 +148,7 @@ static bool as_oracle(struct selftest *self)
         status = attention_run(&here, in_order, N_IMAGES, false);
     if (status == RVIT_OK)
         status = attention_run(&oracle, in_order, N_IMAGES, false);
-    const bool passed = status == RVIT_OK ? compare(self, &here, &oracle, tolerance_of(self)) : check_status_fails(self, status);
+    const bool passed = status == RVIT_OK ? compare(self, &here, &oracle, tolerance_of(self)) : check_status_fails(self, NULL, status);
     attention_close(&here);
     attention_close(&oracle);
     return passed;
@@ -184,7 +184,7 @@ static bool weights_add_up(struct selftest *self)
     rvit_status status = attention_open(self->engine.device, self->engine.choice.dtype, &here);
     if (status == RVIT_OK)
         status = attention_run(&here, in_order, N_IMAGES, true);
-    const bool passed = status == RVIT_OK ? check_sums(self, &here) : check_status_fails(self, status);
+    const bool passed = status == RVIT_OK ? check_sums(self, &here) : check_status_fails(self, NULL, status);
     attention_close(&here);
     return passed;
 }
@@ -217,7 +217,7 @@ static bool same_bits(struct selftest *self, const int32_t *const *orders, const
         }
     }
     if (status != RVIT_OK)
-        passed = check_status_fails(self, status);
+        passed = check_status_fails(self, NULL, status);
     attention_close(&here);
     for (int32_t i = 0; i < N_IMAGES; i++)
         free(images[i]);

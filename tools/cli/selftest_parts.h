@@ -26,8 +26,9 @@ struct selftest {
 
 /* A check returns whether it passed. It explains a failure by one of these, which return false. */
 bool check_fails(struct selftest *self, const char *format, ...) __attribute__((format(printf, 2, 3)));
-bool check_status_fails(struct selftest *self, rvit_status status);
-/* After a function that has printed its complaint and returned an exit code. */
+/* subject: a policy, or NULL. */
+bool check_status_fails(struct selftest *self, const char *subject, rvit_status status);
+/* After a function that has complained and returned an exit code. */
 bool check_complained(struct selftest *self, const char *subject);
 
 struct check {

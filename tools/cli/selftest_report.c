@@ -51,8 +51,10 @@ static void write_report(struct selftest *self)
     char *text = json_dumps(self->report, JSON_INDENT(1) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
     const bool written = text && output_file_open(self->options.report, &file) && output_file_write(&file, text, strlen(text)) &&
                          output_file_write(&file, "\n", 1) && output_file_commit(&file);
-    if (!written)
+    if (!written) {
+        complain_mute(false);
         complain(self->options.report, "%s", text ? file.reason : "out of memory");
+    }
     if (text)
         output_file_close(&file);
     self->unwritable = !written;
@@ -139,8 +141,10 @@ void selftest_begin(struct selftest *self, const char *dtype, const char *name)
 {
     char what[128];
     const rvit_device_info *info = &self->engine.device_info;
-    snprintf(what, sizeof what, "%s %d, %s%s%s", rvit_enum_name(RVIT_ENUM_BACKEND, info->backend), info->index, dtype, dtype[0] ? ", " : "",
-             name);
+    snprintf(what, sizeof what, "%s", rvit_enum_name(RVIT_ENUM_BACKEND, info->backend));
+    if (info->index >= 0)
+        append_text(what, sizeof what, " %d", info->index);
+    append_text(what, sizeof what, ", %s%s%s", dtype, dtype[0] ? ", " : "", name);
     self->detail[0] = 0;
     self->unsupported = false;
     set_running(self, what);

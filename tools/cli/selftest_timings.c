@@ -130,7 +130,7 @@ void selftest_timings(struct selftest *self)
         ready = noise_image(i, 3, info->image_width, info->image_height, images + i * length);
     if (!ready) {
         if (status != RVIT_OK)
-            (void)check_status_fails(self, status);
+            (void)check_status_fails(self, NULL, status);
         else
             (void)check_complained(self, NULL);
         selftest_end(self, dtype, of_attention, CHECK_FAILED, 0);
