@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the tables of README.md, bench/README.md, docs/pruning.md and docs/accuracy.md from the reports in bench/results. A table is
-between <!-- begin NAME --> and <!-- end NAME -->. A test runs this with --check, so no number there can differ from a report.
+"""Writes the tables of README.md, bench/README.md, docs/pruning.md, docs/accuracy.md and docs/devices.md from the reports in bench/results.
+A table is between <!-- begin NAME --> and <!-- end NAME -->. A test runs this with --check, so no number there can differ from a report.
 
     bench/tables.py            rewrites them
     bench/tables.py --check    exits 1 and shows the difference if they do not match the reports
@@ -319,11 +319,47 @@ def calls(reports):
     return text + "\n\n" + table(["call"] + [label for _, label in CALLS], rows)
 
 
+# Reports of devices that no self-test has run on yet, with the backend that they measured.
+BEFORE_SELFTEST = {"h200_families.json": "cuda", "h100_serving.json": "cuda", "h100_vulkan_direct.json": "vulkan",
+                   "xeon_cpu_baselines.json": "cpu"}
+TIMINGS = ["attention of 64 images of 197 tokens, 3 heads", "DeiT-T, batch 1, dense", "DeiT-T, batch 1, l2 keep 0.5",
+           "DeiT-T, batch 32, dense", "DeiT-T, batch 32, l2 keep 0.5"]
+
+
+def devices(reports):
+    """A row for each device of each self-test, and for devices that were measured before there was one."""
+    tests = sorted((r for r in reports if r["benchmark"] == "selftest"), key=lambda r: (r["date"], r["file"]))
+    rows, known = [], set()
+    for test in tests:
+        for device in (d for d in test["devices"] if d["usable"] and d["checks"]):
+            timings = {t["name"]: t for t in device["timings"]}
+            known.add((device["name"], device["backend"]))
+            where = f" on {test['machine']['cpu']}" if device["software"] else ""
+            rows.append([device["name"] + where, device["backend"], device["driver"], device["tier"],
+                         f"{device['passed']} of {device['passed'] + device['failed']}", next((t["dtype"] for t in timings.values()), "")] +
+                        [three(timings[name]["ms"]["median"]) if name in timings else "" for name in TIMINGS] +
+                        [f"{link(test)}, {test['date'][:10]}"])
+    before = [(r, BEFORE_SELFTEST[r["file"]]) for r in reports if r["file"] in BEFORE_SELFTEST]
+    for report, backend in before:
+        device = report.get("device") or {"name": report["machine"]["cpu"]}
+        if (device["name"], backend) not in known:
+            rows.append([device["name"], backend, device.get("driver", ""), device.get("tier", ""), "", ""] + [""] * len(TIMINGS) +
+                        [f"{link(report)}, {report['date'][:10]}"])
+    text = paragraph(f"""Self-tests were {' and '.join(sorted({measured(r) for r in tests}))}. Times are medians in milliseconds, in the
+        type of the column before them: attention of 64 images of 197 tokens with 3 heads of 64 channels, and forwards of DeiT-T from
+        images in mapped memory to logits in mapped memory, dense and with `l2`, which keeps half of the patches after block 3. Rows
+        without checks are of devices that were {' and '.join(sorted({measured(r) for r, _ in before}))}, before there was a self-test;
+        their reports have other figures. The machine of the virtual processors is shared, so their times vary.""")
+    return text + "\n\n" + table(["device", "backend", "driver", "tier", "checks passed", "type", "attention", "batch 1, dense",
+                                  "batch 1, l2", "batch 32, dense", "batch 32, l2", "report"], rows)
+
+
 # The tables of each page. Other text is not changed.
 PAGES = {"README.md": {"photo": photo, "results": results},
          "bench/README.md": {"forwards": forwards, "attention": attention, "cpu_baselines": cpu_baselines, "calls": calls, "worst": worst},
          "docs/pruning.md": {"accuracy": accuracy},
-         "docs/accuracy.md": {"accuracy_dtypes": accuracy_dtypes, "accuracy_random": accuracy_random}}
+         "docs/accuracy.md": {"accuracy_dtypes": accuracy_dtypes, "accuracy_random": accuracy_random},
+         "docs/devices.md": {"devices": devices}}
 
 
 def main():

@@ -11,9 +11,8 @@ in_report() {
     json "$1" "$2"
 }
 nothing_personal() {
-    local found
-    found=$(grep -inE "jane|$folder|/(home|tmp|srv|usr|etc)\b|[0-9a-f]{8}-[0-9a-f]{4}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.|\"(uuid|pci_address)\"" \
-        "$report" "$folder/printed") && fail "personal: $found ($what)"
+    local found patterns="jane|$folder|/(home|tmp|srv|usr|etc)\b|[0-9a-f]{8}-[0-9a-f]{4}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\."
+    found=$(grep -inE "$patterns|\"(uuid|pci_address)\"" "$report" "$folder/printed") && fail "personal: $found ($what)"
     ! grep -qw "$(uname -n)" "$report" "$folder/printed" || fail "the name of the host ($what)"
 }
 selftest() { # CODE ARGUMENT...

@@ -24,7 +24,7 @@ struct selftest {
     double device_start;
 };
 
-/* A check returns whether it passed. It explains a failure by one of these, which return false. */
+/* A check returns whether it passed. It explains a failure by one of these of selftest_report.c, which return false. */
 bool check_fails(struct selftest *self, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* subject: a policy, or NULL. */
 bool check_status_fails(struct selftest *self, const char *subject, rvit_status status);

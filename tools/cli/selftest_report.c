@@ -17,6 +17,37 @@
 #define SCHEMA 1
 static const char left_out[] = "no name of a person or a host, no file path, UUID, PCI address or serial number";
 
+bool check_fails(struct selftest *self, const char *format, ...)
+{
+    va_list arguments;
+    const size_t used = strlen(self->detail);
+    const char *separator = used > 0 ? "; " : "";
+    snprintf(self->detail + used, sizeof self->detail - used, "%s", separator);
+    va_start(arguments, format);
+    vsnprintf(self->detail + strlen(self->detail), sizeof self->detail - strlen(self->detail), format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+static bool fails_with(struct selftest *self, rvit_status status, const char *subject, const char *text)
+{
+    self->lost |= status == RVIT_DEVICE_LOST;
+    self->unsupported = status == RVIT_UNSUPPORTED && !self->detail[0];
+    return check_fails(self, "%s%s%s", subject ? subject : "", subject ? ": " : "", text);
+}
+
+bool check_status_fails(struct selftest *self, const char *subject, rvit_status status)
+{
+    return fails_with(self, status, subject, rvit_status_detail()[0] ? rvit_status_detail() : rvit_status_name(status));
+}
+
+bool check_complained(struct selftest *self, const char *subject)
+{
+    rvit_status status;
+    const char *text = last_complaint(&status);
+    return fails_with(self, status, subject, text);
+}
+
 static bool prints(const struct selftest *self)
 {
     return !self->options.json;
