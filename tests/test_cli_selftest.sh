@@ -1,6 +1,6 @@
 #!/bin/bash
-# Tests 'raggedvit selftest': on the CPU, or with a fourth argument on Vulkan through the test layer, which simulates broken drivers.
-# usage: test_cli_selftest.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER [vulkan]
+# Tests 'raggedvit selftest': on the CPU, or with broken drivers of Vulkan (through the test layer) or CUDA (emulated).
+# usage: test_cli_selftest.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER [vulkan | cuda EMULATED_DRIVER]
 . "$(dirname "$0")/cli_checks.sh"
 report=$folder/report.json
 export HOME=/home/jane USER=jane LOGNAME=jane HOSTNAME=janes-desk
@@ -63,6 +63,25 @@ if [ "${4:-}" = vulkan ]; then
     in_report complete false
     in_report running 'vulkan 0, f32, the model loads'
     in_report devices.0.checks.0.result passed
+    finish
+fi
+
+if [ "${4:-}" = cuda ]; then
+    libraries=${LD_LIBRARY_PATH:-}
+    # a GPU that cannot be opened
+    export RVIT_EMU_FAIL_ALLOC=1 LD_LIBRARY_PATH=$5:$libraries
+    selftest 1 --backend cuda
+    out '^  FAILED +the device opens '
+    in_report devices.0.name 'CUDA emulation on the CPU'
+    in_report failures.0.detail 'cuDevicePrimaryCtxRetain failed: .*'
+    in_report complete true
+    unset RVIT_EMU_FAIL_ALLOC
+    # a driver's message with a path, in a folder with a name
+    mkdir -p "$folder/Jane van Doe/lib"
+    echo broken >"$folder/Jane van Doe/lib/libcuda.so.1"
+    export LD_LIBRARY_PATH="$folder/Jane van Doe/lib:$libraries"
+    selftest 3 --backend cuda
+    in_report failures.0.detail 'CUDA: <path>: .*'
     finish
 fi
 

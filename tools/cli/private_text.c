@@ -91,6 +91,29 @@ static size_t word_length(const char *text, const char *at)
     return n;
 }
 
+/* Copies the word from here on. */
+static void copy_word(const char *at, size_t n, char word[MAX_WORD])
+{
+    snprintf(word, MAX_WORD, "%.*s", (int)(n < MAX_WORD ? n : MAX_WORD - 1), at);
+}
+
+/* The length of the path whose first word has n bytes: a folder's name may have a few spaces ("/home/Anna van Dam/x.so"). */
+static size_t path_length(const char *text, const char *at, size_t n)
+{
+    char word[MAX_WORD];
+    size_t end = n;
+    for (int words = 0; words < 4 && at[end] == ' '; words++) {
+        const size_t length = word_length(text, at + end + 1);
+        copy_word(at + end + 1, length, word);
+        end += 1 + length;
+        if (length > 0 && is_path(word) && !strchr("/\\~", word[0]) && word[1] != ':') {
+            n = end;
+            words = -1;
+        }
+    }
+    return n;
+}
+
 void private_remove(const char *text, char *out, size_t size)
 {
     char word[MAX_WORD];
@@ -113,10 +136,10 @@ void private_remove(const char *text, char *out, size_t size)
         }
         const bool begins = at == text || strchr(" \t\r\n'\"`()<>[],;|=", at[-1]);
         n = begins ? word_length(text, at) : 0;
-        snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), at);
+        copy_word(at, n, word);
         if (n > 0 && is_path(word)) {
             append_text(out, size, "<path>");
-            at += n;
+            at += path_length(text, at, n);
         } else {
             append_text(out, size, "%c", *at++);
         }
