@@ -109,9 +109,9 @@ int selftest_open(struct selftest *self)
     json_t *build =
         json_pack("{s:s, s:s, s:s, s:s, s:o}", "compiler", RVIT_BUILD_COMPILER, "type", RVIT_BUILD_TYPE, "system", RVIT_BUILD_SYSTEM,
                   "backends", RVIT_BUILD_BACKENDS, "cuda", RVIT_BUILD_CUDA[0] ? json_string(RVIT_BUILD_CUDA) : json_null());
-    json_t *machine =
-        json_pack("{s:o, s:o, s:o, s:i}", "cpu", private_json(self->oracle.device_info.name), "system",
-                  private_json(system[0] ? system : kernel), "kernel", private_json(kernel), "processors", (int)rvit_online_processors());
+    json_t *machine = json_pack("{s:o, s:o, s:o, s:i, s:i}", "cpu", private_json(self->oracle.device_info.name), "system",
+                                private_json(system[0] ? system : kernel), "kernel", private_json(kernel), "processors",
+                                (int)rvit_online_processors(), "threads", self->options.threads);
     self->report = json_pack("{s:s, s:i, s:s, s:s, s:s, s:b, s:n, s:o, s:o, s:[], s:[]}", "benchmark", "selftest", "schema", SCHEMA,
                              "version", rvit_version(), "date", date, "left_out", left_out, "complete", false, "running", "build", build,
                              "machine", machine, "devices", "failures");

@@ -109,8 +109,10 @@ static int load_deit(struct selftest *self, rvit_precision precision, struct eng
 
 void selftest_timings(struct selftest *self)
 {
-    const bool is_cpu = self->engine.device_info.backend == RVIT_BACKEND_CPU;
-    const rvit_precision precision = is_cpu ? RVIT_PRECISION_F32 : RVIT_PRECISION_F16;
+    rvit_precision_choice choice = RVIT_PRECISION_CHOICE_INIT;
+    const bool takes_f16 = self->engine.device_info.backend != RVIT_BACKEND_CPU &&
+                           rvit_precision_choose(self->engine.device, self->small, RVIT_PRECISION_F16, &choice) == RVIT_OK;
+    const rvit_precision precision = takes_f16 ? RVIT_PRECISION_F16 : RVIT_PRECISION_F32;
     const char *dtype = rvit_enum_name(RVIT_ENUM_PRECISION, precision);
     struct engine deit = self->engine;
     struct times *times = allocate(1, sizeof *times);
