@@ -121,6 +121,7 @@ expect 5 selftest --report "$folder" --backend cpu
 err "^raggedvit: $folder: is a folder, not a file$"
 selftest 3 --backend cpu --device 99
 in_report failures.0.check 'cpu 99, the device opens'
+in_report devices.0.usable false
 expect 2 selftest --backend cpu --kernels no_such --json
 json failures.0.detail '.*no_such.*'
 finish

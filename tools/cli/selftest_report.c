@@ -140,6 +140,10 @@ void selftest_device(struct selftest *self, const rvit_device_info *info)
     static const char *const not_for_reports[] = {"uuid", "pci_address", "memory_free", "default"};
     for (size_t i = 0; i < sizeof not_for_reports / sizeof *not_for_reports; i++)
         json_object_del(self->of_device, not_for_reports[i]);
+    const bool is_usable = info->index >= 0 && info->name[0]; /* without a name there is no device of that number */
+    json_object_set_new(self->of_device, "usable", json_boolean(is_usable));
+    if (!is_usable)
+        json_object_set_new(self->of_device, "tier", json_string(""));
     json_object_set_new(self->of_device, "checks", json_array());
     json_object_set_new(self->of_device, "timings", json_array());
     json_array_append_new(json_object_get(self->report, "devices"), self->of_device);
@@ -149,12 +153,13 @@ void selftest_device(struct selftest *self, const rvit_device_info *info)
         return;
     char dtypes[64];
     device_dtypes(info, dtypes, sizeof dtypes);
-    printf("\n%s ", rvit_enum_name(RVIT_ENUM_BACKEND, info->backend));
-    if (info->index < 0) {
-        puts("-: not usable");
+    printf("\n%s", rvit_enum_name(RVIT_ENUM_BACKEND, info->backend));
+    if (info->index >= 0)
+        printf(" %d", info->index);
+    if (!is_usable) {
+        puts(": not usable");
     } else {
-        printf("%d: ", info->index);
-        print_line("", clean.name);
+        print_line(": ", clean.name);
         printf("  %s tier, %s%s", rvit_enum_name(RVIT_ENUM_TIER, info->tier), rvit_enum_name(RVIT_ENUM_DEVICE_KIND, info->kind),
                info->is_software ? ", software" : "");
         if (info->memory_size > 0)
