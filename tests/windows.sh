@@ -113,7 +113,8 @@ ln "$folder/model.safetensors" "$folder/linked.safetensors"
 same 2 quantize "$folder/model.safetensors" --output "$folder/linked.safetensors" # the same file by another name
 printf '\xff.png\n' >"$folder/list.txt"
 windows classify "$model" "$folder/list.txt" --backend cpu >/dev/null 2>"$folder/windows.err"
-grep -q '\\xff.png: cannot be read: the path is not valid UTF-8$' "$folder/windows.err" || { fail "a path that is not UTF-8"; cat "$folder/windows.err"; }
+grep -q '\\xff.png: cannot be read: the path is not valid UTF-8$' "$folder/windows.err" ||
+    { fail "a path that is not UTF-8"; cat "$folder/windows.err"; }
 done_with "invalid input"
 
 # Names with umlauts and emoji; output in an existing file
@@ -136,8 +137,8 @@ mkdir -p "$long"
 cp "$cat" "$long/long.png"
 same 0 classify "$model" "$long" --backend cpu --json # more than 260 characters
 back="Z:${odd//\//\\}\\"
-windows classify "${back}modell ü.safetensors" "${back}bär 🐻.png" --backend cpu --overlay "${back}kept.png" --prune l2 --quiet >/dev/null 2>&1 &&
-    [ -s "$odd/kept.png" ] || fail "paths with backslashes"
+windows classify "${back}modell ü.safetensors" "${back}bär 🐻.png" --backend cpu --overlay "${back}kept.png" --prune l2 --quiet \
+    >/dev/null 2>&1 && [ -s "$odd/kept.png" ] || fail "paths with backslashes"
 windows bench --shape tiny --batches 1 --seconds 0.1 --backend cpu >/dev/null || fail "random weights"
 done_with "names, output files"
 
@@ -168,7 +169,8 @@ Xvfb -displayfd 3 -screen 0 640x480x24 3>"$screen" 2>/dev/null &
 xvfb=$!
 for _ in $(seq 50); do [ -s "$screen" ] || sleep 0.1; done
 export DISPLAY=:$(cat "$screen") VK_ICD_FILENAMES=$(ls /usr/share/vulkan/icd.d/lvp_icd*.json | head -1)
-windows classify "$model" "$cat" --backend vulkan --json >"$folder/windows.out" 2>"$folder/windows.err" || { fail "Vulkan"; cat "$folder/windows.err"; }
+windows classify "$model" "$cat" --backend vulkan --json >"$folder/windows.out" 2>"$folder/windows.err" ||
+    { fail "Vulkan"; cat "$folder/windows.err"; }
 "$linux/raggedvit" classify "$model" "$cat" --backend cpu --json >"$folder/linux.out"
 python3 - "$folder/linux.out" "$folder/windows.out" <<'END' || fail "Vulkan's results"
 import json, sys

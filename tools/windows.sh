@@ -14,8 +14,8 @@ fail() { echo "windows.sh: $*" >&2; exit 1; }
 steps=${*:-build test zip}
 
 build() {
-    install_packages clang-19 lld-19 llvm-19 gcc-mingw-w64-x86-64-win32 mingw-w64-x86-64-dev mingw-w64-common libz-mingw-w64-dev nasm dpkg-dev \
-        cmake ninja-build pkg-config libvulkan-dev libvulkan-volk-dev glslang-tools python3
+    install_packages clang-19 lld-19 llvm-19 gcc-mingw-w64-x86-64-win32 mingw-w64-x86-64-dev mingw-w64-common libz-mingw-w64-dev nasm \
+        dpkg-dev cmake ninja-build pkg-config libvulkan-dev libvulkan-volk-dev glslang-tools python3
     tools/windows_libraries.sh "$work/libraries"
     local log=$work/build.log
     # shellcheck disable=SC2086
@@ -25,7 +25,8 @@ build() {
         -DRVIT_TESTS=OFF -DRVIT_BENCH=OFF -DRVIT_PYTHON=OFF -DRVIT_TRITON=OFF ${RVIT_WINDOWS_OPTIONS:-} >"$log" 2>&1 ||
         { tail -20 "$log" >&2; fail "cmake fails (the whole log: $log)"; }
     grep -E '^-- (raggedvit|CUDA)' "$log"
-    ninja -C "$work/release" ${JOBS:+-j "$JOBS"} >"$log" 2>&1 || { grep -A20 FAILED "$log" | head -40 >&2; fail "it does not build (the whole log: $log)"; }
+    ninja -C "$work/release" ${JOBS:+-j "$JOBS"} >"$log" 2>&1 ||
+        { grep -A20 FAILED "$log" | head -40 >&2; fail "it does not build (the whole log: $log)"; }
     rm -rf "$prefix"
     cmake --install "$work/release" >"$log"
     # Of the archive every other compiler would need MinGW's libraries: the DLL is for all.

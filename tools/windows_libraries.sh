@@ -15,6 +15,7 @@ prepare_apt() {
     mkdir -p "$folder"/apt/{lists/partial,archives/partial}
     apt-get indextargets --format '$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)' 'Identifier: Packages' | sort -u |
         awk -F'|' -v by="$by" '$1 ~ /Debian|Ubuntu/ {print "deb-src", by, $2, $3, $4}' >"$folder/apt/sources.list"
+    [ -s "$folder/apt/sources.list" ] || { echo "windows_libraries: apt knows no archive of Debian: run apt-get update" >&2; exit 1; }
     cat >"$folder/apt/apt.conf" <<END
 Dir::Etc::SourceList "$folder/apt/sources.list";
 Dir::Etc::SourceParts "-";
@@ -38,11 +39,11 @@ library() {
         break
     done
     [ -n "$source" ] || { tail -5 "$folder/build-$name.log" >&2; echo "windows_libraries: no source of $package" >&2; exit 1; }
-    cmake -S "$source" -B "$folder/build/$name" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$folder" -DCMAKE_INSTALL_LIBDIR:STRING=lib \
-        -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/toolchains/windows-x86_64.cmake" -DRVIT_WINDOWS_LIBRARIES="$folder" \
-        "${@:3}" >"$folder/build-$name.log" 2>&1 &&
-        cmake --build "$folder/build/$name" --target install >>"$folder/build-$name.log" 2>&1 ||
-        { tail -20 "$folder/build-$name.log" >&2; echo "windows_libraries: $name does not build (the whole log: $folder/build-$name.log)" >&2; exit 1; }
+    local build=$folder/build/$name log=$folder/build-$name.log
+    cmake -S "$source" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$folder" -DCMAKE_INSTALL_LIBDIR:STRING=lib \
+        -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/toolchains/windows-x86_64.cmake" -DRVIT_WINDOWS_LIBRARIES="$folder" "${@:3}" >"$log" 2>&1 &&
+        cmake --build "$build" --target install >>"$log" 2>&1 ||
+        { tail -20 "$log" >&2; echo "windows_libraries: $name does not build (the whole log: $log)" >&2; exit 1; }
     cp "$source/debian/copyright" "$folder/licences/$name"
     echo "$name, from $(basename "$source"): $((SECONDS - start)) s"
 }
