@@ -175,6 +175,13 @@ void rvit_termination_watch(void (*handler)(void))
         (void)signal(SIGXFSZ, SIG_IGN); /* so that a write beyond RLIMIT_FSIZE fails with a reason */
 }
 
+void rvit_crash_watch(void (*handler)(int number))
+{
+    static const int numbers[] = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        (void)sigaction(numbers[i], &(struct sigaction){.sa_handler = handler, .sa_flags = (int)SA_RESETHAND}, NULL);
+}
+
 uint64_t rvit_random_number(void)
 {
 #if defined(__linux__)
@@ -217,4 +224,20 @@ void rvit_os_version(char *text, size_t size)
     /* A suffix may say where a kernel was built. WSL's says that the GPU is behind another system's driver. */
     const int n = (int)strspn(name.release, "0123456789.");
     snprintf(text, size, "%s %.*s%s", name.sysname, n, name.release, strstr(name.release, "WSL") ? " (WSL)" : "");
+}
+
+void rvit_os_name(char *text, size_t size)
+{
+    char line[256];
+    FILE *file = fopen("/etc/os-release", "r");
+    text[0] = '\0';
+    while (file != NULL && text[0] == '\0' && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "PRETTY_NAME=", 12) == 0) {
+            const char *name = line + 12 + (line[12] == '"');
+            (void)snprintf(text, size, "%.*s", (int)strcspn(name, "\"\n"), name);
+        }
+    if (file != NULL)
+        (void)fclose(file);
+    if (text[0] == '\0')
+        rvit_os_version(text, size);
 }

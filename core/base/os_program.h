@@ -48,6 +48,10 @@ void rvit_file_remove(const char *path);
 /* Calls the function when the user or the system ends the program, unless that is ignored; the program then ends. POSIX: in a signal
    handler. Windows: on a thread of its own. */
 void rvit_termination_watch(void (*handler)(void));
+/* Calls the function, in a signal handler, when the program crashes, in a driver for instance. It must end the program. */
+void rvit_crash_watch(void (*handler)(int number));
+/* "Debian GNU/Linux 12 (bookworm)"; without such a name that of rvit_os_version. */
+void rvit_os_name(char *text, size_t size);
 /* "Linux 6.1.0", "Darwin 24.1.0", "Windows 10.0.22631": the system's kernel without the suffix of its own build; "" if unknown. */
 void rvit_os_version(char *text, size_t size);
 /* For names of temporary files. */

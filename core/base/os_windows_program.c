@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <io.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,4 +219,16 @@ void rvit_os_version(char *text, size_t size)
     text[0] = 0;
     if (get && get(&version) == 0)
         snprintf(text, size, "Windows %lu.%lu.%lu", version.dwMajorVersion, version.dwMinorVersion, version.dwBuildNumber);
+}
+
+void rvit_os_name(char *text, size_t size)
+{
+    rvit_os_version(text, size);
+}
+
+void rvit_crash_watch(void (*handler)(int number))
+{
+    static const int numbers[] = {SIGSEGV, SIGABRT, SIGFPE, SIGILL};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        (void)signal(numbers[i], handler);
 }

@@ -1,10 +1,10 @@
 /* raggedvit selftest: checks that each device computes what it should, times it, and writes a report without anything personal. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "command_list.h"
+#include "core/base/os_program.h"
 #include "devices.h"
 #include "progress.h"
 #include "random_model.h"
@@ -17,23 +17,11 @@ static const struct selftest *current;
 
 static void on_crash(int number)
 {
-    (void)signal(number, SIG_DFL);
     fprintf(stderr, "raggedvit: crashed (signal %d) while it ran: %s\n", number, current->running);
     if (current->options.report)
         fputs("raggedvit: the report has all results before it, and names it under \"running\"\n", stderr);
     fputs("raggedvit: --backend and --device test the other devices\n", stderr);
     _Exit(EXIT_PARTLY);
-}
-
-static void watch_crashes(const struct selftest *self)
-{
-    static const int numbers[] = {SIGSEGV, SIGABRT, SIGFPE, SIGILL};
-    current = self;
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        (void)signal(numbers[i], on_crash);
-#ifdef SIGBUS
-    (void)signal(SIGBUS, on_crash);
-#endif
 }
 
 static void run_check(struct selftest *self, const char *dtype, const struct check *check)
@@ -196,7 +184,8 @@ int run_selftest(const struct options *options)
     if (code == EXIT_OK)
         code = selftest_open(&self);
     if (code == EXIT_OK) {
-        watch_crashes(&self);
+        current = &self;
+        rvit_crash_watch(on_crash);
         complain_mute(true); /* the lines of the checks have it */
         code = options->backend == RVIT_BACKEND_AUTO ? test_all(&self) : test_one(&self);
         complain_mute(false);

@@ -60,19 +60,6 @@ static json_t *private_json(const char *text)
     return json_text(clean);
 }
 
-/* "Debian GNU/Linux 12 (bookworm)" where the system has such a file. */
-static void distribution(char *out, size_t size)
-{
-    char line[256];
-    FILE *file = fopen("/etc/os-release", "r");
-    out[0] = 0;
-    while (file && !out[0] && fgets(line, sizeof line, file))
-        if (strncmp(line, "PRETTY_NAME=", 12) == 0)
-            snprintf(out, size, "%.*s", (int)strcspn(line + 12 + (line[12] == '"'), "\"\n"), line + 12 + (line[12] == '"'));
-    if (file)
-        fclose(file);
-}
-
 /* Writes the report as it is now. */
 static void write_report(struct selftest *self)
 {
@@ -104,14 +91,14 @@ int selftest_open(struct selftest *self)
     char date[32], system[256], kernel[128];
     const time_t today = time(NULL);
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&today));
-    distribution(system, sizeof system);
+    rvit_os_name(system, sizeof system);
     rvit_os_version(kernel, sizeof kernel);
     json_t *build =
         json_pack("{s:s, s:s, s:s, s:s, s:o}", "compiler", RVIT_BUILD_COMPILER, "type", RVIT_BUILD_TYPE, "system", RVIT_BUILD_SYSTEM,
                   "backends", RVIT_BUILD_BACKENDS, "cuda", RVIT_BUILD_CUDA[0] ? json_string(RVIT_BUILD_CUDA) : json_null());
-    json_t *machine = json_pack("{s:o, s:o, s:o, s:i, s:i}", "cpu", private_json(self->oracle.device_info.name), "system",
-                                private_json(system[0] ? system : kernel), "kernel", private_json(kernel), "processors",
-                                (int)rvit_online_processors(), "threads", self->options.threads);
+    json_t *machine =
+        json_pack("{s:o, s:o, s:o, s:i, s:i}", "cpu", private_json(self->oracle.device_info.name), "system", private_json(system), "kernel",
+                  private_json(kernel), "processors", (int)rvit_online_processors(), "threads", self->options.threads);
     self->report = json_pack("{s:s, s:i, s:s, s:s, s:s, s:b, s:n, s:o, s:o, s:[], s:[]}", "benchmark", "selftest", "schema", SCHEMA,
                              "version", rvit_version(), "date", date, "left_out", left_out, "complete", false, "running", "build", build,
                              "machine", machine, "devices", "failures");
