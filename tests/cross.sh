@@ -8,24 +8,13 @@
 # build/ci and build/release that exists, else build/cross/native is made). Needs Debian on x86-64; installs the compilers and qemu as root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tools/packages.sh
 root=$PWD cross=$PWD/build/cross
 model=examples/data/deit_tiny_cifar10.safetensors
 image=examples/data/chelsea.png
 mkdir -p "$cross"
 
 fail() { echo "cross.sh: $*" >&2; exit 1; }
-
-# need COMMAND=PACKAGE...: installs the packages of missing commands.
-need() {
-    local missing=""
-    for pair in "$@"; do
-        command -v "${pair%%=*}" >/dev/null || missing="$missing ${pair#*=}"
-    done
-    [ -n "$missing" ] || return 0
-    [ "$(id -u)" = 0 ] || fail "these packages are missing, and only root can install them:$missing"
-    apt-get -qq update
-    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $missing >/dev/null
-}
 
 # sysroot DEBIAN_ARCHITECTURE PACKAGE...: unpacks the packages and all they depend on, for another architecture, without installing them.
 # The machine's own dpkg never learns of the architecture: packages of both would have to have equal versions.
@@ -90,7 +79,7 @@ native() {
 }
 
 job_aarch64() {
-    need aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu qemu-aarch64=qemu-user ninja=ninja-build cmake=cmake pkg-config=pkg-config
+    install_packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user ninja-build cmake pkg-config
     sysroot arm64 libc6-dev libjansson-dev libjpeg62-turbo-dev libpng-dev libcmocka-dev python3-numpy
     local sysroot=$cross/arm64-sysroot b=$cross/aarch64 tests
     local file_tests="test_safetensors test_checkpoint test_shards test_config test_config_parts test_families test_family_parts
@@ -166,7 +155,7 @@ print("aarch64: Python lists", [device.driver for device in raggedvit.devices()]
 }
 
 job_s390x() {
-    need s390x-linux-gnu-gcc=gcc-s390x-linux-gnu qemu-s390x=qemu-user ninja=ninja-build cmake=cmake
+    install_packages gcc-s390x-linux-gnu libc6-dev-s390x-cross qemu-user ninja-build cmake
     build s390x raggedvit_static -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=s390x -DCMAKE_C_COMPILER=s390x-linux-gnu-gcc \
         -DRVIT_TESTS=OFF -DRVIT_TOOLS=OFF
     forward s390x "$cross/s390x" "qemu-s390x -L /usr/s390x-linux-gnu" s390x-linux-gnu-gcc
@@ -176,7 +165,7 @@ job_s390x() {
 }
 
 job_musl() {
-    need musl-gcc=musl-tools ninja=ninja-build cmake=cmake
+    install_packages musl-tools ninja-build cmake
     # The name of another processor leaves out all kernels but the portable ones.
     build musl raggedvit_static -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=portable -DCMAKE_C_COMPILER=musl-gcc \
         -DRVIT_TESTS=OFF -DRVIT_TOOLS=OFF

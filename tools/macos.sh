@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
 # Cross-compiles and links the library (CPU and Vulkan), the examples and the core of the Python package for macOS on Apple silicon, and
-# checks what they export and load. Nothing runs: there is no emulator for macOS here. Needs Debian's packages clang-19, lld-19, llvm-19,
-# libvulkan-dev, libvulkan-volk-dev, glslang-tools, python3-dev and python3-venv; the headers of the system come from PyPI's ziglang.
+# checks what they export and load. Nothing runs: there is no emulator for macOS. Installs what it needs on Debian; the headers of the
+# system come from PyPI's ziglang.
 #   tools/macos.sh [FOLDER]       FOLDER: build/macos
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(realpath -m "${1:-$root/build/macos}")
 fail() { echo "macos.sh: $*" >&2; exit 1; }
-for tool in clang-19 ld64.lld-19 llvm-nm-19 llvm-objdump-19 glslangValidator; do
-    command -v $tool >/dev/null || fail "$tool is not here (Debian: clang-19 lld-19 llvm-19 glslang-tools)"
-done
+. "$root/tools/packages.sh"
+install_packages clang-19 lld-19 llvm-19 libvulkan-dev libvulkan-volk-dev glslang-tools cmake ninja-build python3-dev python3-venv >&2
 
 sdk=$work/sdk
 if [ ! -f "$sdk/complete" ]; then
@@ -25,7 +24,6 @@ if [ ! -f "$sdk/complete" ]; then
     done
     rm -rf "$work/venv"
     for file in vulkan vk_video volk.h volk.c; do
-        [ -e /usr/include/$file ] || fail "/usr/include/$file is not here (Debian: libvulkan-dev libvulkan-volk-dev)"
         ln -s /usr/include/$file "$work/vulkan/"
     done
     touch "$sdk/complete"
