@@ -74,6 +74,8 @@ refused "--threshold 9" evit "l2-threshold, dynamicvit-gate"
 refused "--mask x" evit mask
 expect 2 verify "$model" --backend cpu --prune l2 --mass 0.5
 err "mass is not used by --prune l2"
+expect 2 classify "$model" "$cat" --kernels portable
+err "^raggedvit: --kernels needs --backend cpu$"
 expect 2 classify "$model" "$cat" --prune l2-threshold
 err "l2-threshold needs --threshold"
 expect 2 classify "$model" "$cat" --prune mask

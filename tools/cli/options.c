@@ -252,6 +252,10 @@ static bool check_together(unsigned command, const struct options *options)
         complain(NULL, "bench does not support --prune mask");
     else if (command == SELFTEST && options->device >= 0 && options->backend == RVIT_BACKEND_AUTO)
         complain(NULL, "--device needs --backend");
+    else if (options->kernels && options->backend != RVIT_BACKEND_CPU &&
+             !(command == VERIFY && options->against == RVIT_BACKEND_CPU && !options->against_oracle) &&
+             !(command == SELFTEST && options->backend == RVIT_BACKEND_AUTO))
+        complain(NULL, "--kernels needs --backend cpu");
     else if (command == QUANTIZE && !options->output)
         complain(NULL, "quantize needs --output FILE");
     else if (command == QUANTIZE && !options->images && (options->limit || options->tiles))
