@@ -5,6 +5,9 @@
 
 #include "core/base/system.h"
 
+/* The registers that the system saves for each thread, as bits of XCR0. */
+enum { SAVED_AVX = 0x06, SAVED_AVX512 = 0xe6 };
+
 static uint64_t saved_by_system(void)
 {
     uint32_t low, high;
@@ -12,6 +15,7 @@ static uint64_t saved_by_system(void)
     return (uint64_t)high << 32 | low;
 }
 
+/* Not by __builtin_cpu_supports: it reads a table of the compiler's run-time library, and that of Zig has other bits. */
 rvit_cpu_features rvit_cpu_detect_features(int request_amx)
 {
     rvit_cpu_features features = {0};
@@ -19,17 +23,15 @@ rvit_cpu_features rvit_cpu_detect_features(int request_amx)
     __get_cpuid(0, &a, &b, &c, &d);
     if (!(b == signature_INTEL_ebx && c == signature_INTEL_ecx && d == signature_INTEL_edx))
         features.has |= RVIT_CPU_FAST_BF16;
-    const int f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
-    const uint64_t saved = c & bit_OSXSAVE ? saved_by_system() : 0;
-    __builtin_cpu_init();
-    if (!f16c || !__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) || !(c & bit_FMA) || !(c & bit_F16C))
+        return features;
+    const uint64_t saved = saved_by_system();
+    if ((saved & SAVED_AVX) != SAVED_AVX || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2))
         return features;
     features.has |= RVIT_CPU_AVX2;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
+    const unsigned avx512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+    if ((b & avx512) == avx512 && (saved & SAVED_AVX512) == SAVED_AVX512)
         features.has |= RVIT_CPU_AVX512;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d))
-        return features;
     const unsigned tiles = 1u << 22 | 1u << 24 | 1u << 25; /* BF16, TILE, INT8 */
     const int has_tiles = (d & tiles) == tiles && (saved >> 17 & 3) == 3;
     if ((features.has & RVIT_CPU_AVX512) && (c >> 11 & 1))
