@@ -39,7 +39,7 @@ ROOMS = {
     "backend_cpu": "core/contract",
     "backend_cuda": "core/contract",
     "backend_vulkan": "core/contract shaders",
-    "python": "include",
+    "python": "include core/base/os.h core/base/os_module.h core/base/system.h",
     "python/raggedvit/_c": "include",
     "python/raggedvit/_arrays": "python/raggedvit/_c",
     "python/raggedvit/_torch": "python/raggedvit/_arrays",

@@ -1,16 +1,17 @@
 /* Execution contexts: the streams and wrapped buffers of each thread. */
 #include <Python.h>
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+
+#include "core/base/os_module.h"
 
 #include "core.h"
 #include "bindings.h"
 
 static __thread core_context *contexts; /* of this thread; the most recently used one first */
-static pthread_key_t ending;            /* its destructor returns the contexts of a thread that ends */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static rvit_thread_value ending;        /* its function returns the contexts of a thread that ends */
+static rvit_mutex lock;
 static core_context *unused; /* returned by threads that have ended */
 static struct {
     int32_t type;
@@ -25,25 +26,26 @@ static void give_back(void *first)
     core_context *last = first;
     while (last->next != NULL)
         last = last->next;
-    pthread_mutex_lock(&lock);
+    rvit_mutex_lock(&lock);
     last->next = unused;
     unused = first;
-    pthread_mutex_unlock(&lock);
+    rvit_mutex_unlock(&lock);
 }
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static rvit_once once = RVIT_ONCE_INIT;
 static int no_key;
 
 /* Runs in a forked child, because another thread of the parent may have held the lock. */
 static void forked(void)
 {
-    pthread_mutex_init(&lock, NULL);
+    rvit_mutex_init(&lock);
 }
 
 static void make_key(void)
 {
-    no_key = pthread_key_create(&ending, give_back);
-    (void)pthread_atfork(NULL, NULL, forked);
+    rvit_mutex_init(&lock);
+    no_key = rvit_thread_value_create(&ending, give_back);
+    rvit_fork_watch(forked);
 }
 
 int core_torch_context(int32_t index, uint64_t *out_context, core_error *error)
@@ -137,17 +139,17 @@ static core_context *find(int32_t type, uint64_t context, uint64_t stream, core_
     if (ctx != NULL) {
         *at = ctx->next;
     } else {
-        pthread_once(&once, make_key);
-        pthread_mutex_lock(&lock);
+        rvit_once_run(&once, make_key);
+        rvit_mutex_lock(&lock);
         ctx = make(type, context, stream, error);
-        pthread_mutex_unlock(&lock);
+        rvit_mutex_unlock(&lock);
         if (ctx == NULL)
             return NULL;
     }
     ctx->next = contexts;
     contexts = ctx;
     if (no_key == 0)
-        (void)pthread_setspecific(ending, contexts);
+        rvit_thread_value_set(ending, contexts);
     return ctx;
 }
 

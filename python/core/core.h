@@ -56,7 +56,7 @@ typedef struct core_library {
 #undef X
 } core_library;
 extern core_library rv;
-/* handle: of dlopen. */
+/* handle: of ctypes. */
 int core_library_open(void *handle, core_error *error);
 
 typedef enum core_type {

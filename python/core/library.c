@@ -1,8 +1,9 @@
 /* Looks up the library's functions, and turns their failures into errors. */
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "core/base/os_module.h"
 
 #include "core.h"
 
@@ -28,7 +29,7 @@ int core_library_open(void *handle, core_error *error)
     core_library found;
 #define X(name)                                                                                                      \
     {                                                                                                                \
-        void *const symbol = dlsym(handle, #name);                                                                   \
+        void *const symbol = rvit_library_symbol(handle, #name);                                                     \
         if (symbol == NULL)                                                                                          \
             return core_fail(error, RVIT_UNAVAILABLE, "the library has no %s: it is older than the package", #name); \
         memcpy(&found.name, &symbol, sizeof symbol);                                                                 \

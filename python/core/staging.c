@@ -2,12 +2,11 @@
    device's copy of each chunk as soon as it and all earlier ones are there. The same threads copy images, piece by piece. */
 #include "bindings.h"
 
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "core/base/os_module.h"
+#include "core/base/system.h"
 
 enum { MAX_WORKERS = 7, MAX_CHUNKS = 1024, LEAST_CHUNK = 1 << 20 };
 
@@ -22,20 +21,20 @@ typedef struct job {
     const char *from;
     const piece *pieces; /* NULL: chunks are adjacent in to and from */
     int64_t size, chunk, n_chunks;
-    atomic_llong next;    /* the next chunk to take; it may exceed n_chunks */
-    pthread_mutex_t lock; /* of `done` and n_done: which chunks are copied, and how many */
-    pthread_cond_t copied;
+    atomic_llong next; /* the next chunk to take; it may exceed n_chunks */
+    rvit_mutex lock;   /* of `done` and n_done: which chunks are copied, and how many */
+    rvit_condition copied;
     int64_t n_done;
     uint8_t done[MAX_CHUNKS];
     struct job *behind; /* this and the following fields are under the lock of the list */
     int workers;        /* that work on it */
-    pthread_cond_t left;
+    rvit_condition left;
 } job;
 
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
+static rvit_mutex list_lock;
+static rvit_condition more;
 static job *jobs;
-static pid_t owner; /* the process that has the workers */
+static int64_t owner; /* the process that has the workers */
 
 /* Copies the job's next chunk; returns 0 if all are taken. */
 static int copy_next(job *work)
@@ -49,33 +48,33 @@ static int copy_next(job *work)
         memcpy((void *)(uintptr_t)one->to, (const void *)(uintptr_t)one->from, (size_t)one->size);
     else
         memcpy(work->to + at, work->from + at, (size_t)n);
-    pthread_mutex_lock(&work->lock);
+    rvit_mutex_lock(&work->lock);
     work->done[index] = 1;
     work->n_done++;
-    pthread_cond_signal(&work->copied);
-    pthread_mutex_unlock(&work->lock);
+    rvit_condition_signal(&work->copied);
+    rvit_mutex_unlock(&work->lock);
     return 1;
 }
 
 static void *worker(void *unused)
 {
     (void)unused;
-    pthread_mutex_lock(&list_lock);
+    rvit_mutex_lock(&list_lock);
     for (;;) {
         job *work = jobs;
         while (work != NULL && atomic_load(&work->next) >= work->n_chunks)
             work = work->behind;
         if (work == NULL) {
-            pthread_cond_wait(&more, &list_lock);
+            rvit_condition_wait(&more, &list_lock);
             continue;
         }
         work->workers++;
-        pthread_mutex_unlock(&list_lock);
+        rvit_mutex_unlock(&list_lock);
         while (copy_next(work))
             continue;
-        pthread_mutex_lock(&list_lock);
+        rvit_mutex_lock(&list_lock);
         if (--work->workers == 0)
-            pthread_cond_signal(&work->left);
+            rvit_condition_signal(&work->left);
     }
     return NULL;
 }
@@ -83,57 +82,49 @@ static void *worker(void *unused)
 /* Starts workers, and leaves one processor to the caller. A forked child has none of its parent's. The list's lock is held. */
 static void start_workers(void)
 {
-#ifdef CPU_COUNT
-    cpu_set_t usable;
-    const int processors = sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : 1;
-#else
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-#endif
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int processors = rvit_usable_processors("");
     for (int n = 0; n < MAX_WORKERS && n < processors - 1; n++) {
-        pthread_t thread;
-        if (pthread_create(&thread, NULL, worker, NULL) != 0)
+        rvit_thread thread; /* never joined */
+        if (rvit_thread_start(&thread, worker, NULL) != 0)
             break; /* the caller copies the rest */
-        pthread_detach(thread);
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    owner = getpid();
+    owner = rvit_process_id();
 }
 
+/* At the start too. */
 static void forked(void)
 {
-    pthread_mutex_init(&list_lock, NULL);
-    pthread_cond_init(&more, NULL);
+    rvit_mutex_init(&list_lock);
+    rvit_condition_init(&more);
     jobs = NULL;
 }
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static rvit_once once = RVIT_ONCE_INIT;
 
 static void watch_forks(void)
 {
-    (void)pthread_atfork(NULL, NULL, forked);
+    forked();
+    rvit_fork_watch(forked);
 }
 
 /* Gives the job to the workers and returns whether it did; the caller copies a single chunk itself. */
 static int begin(job *work)
 {
-    pthread_mutex_init(&work->lock, NULL);
-    pthread_cond_init(&work->copied, NULL);
-    pthread_cond_init(&work->left, NULL);
+    rvit_mutex_init(&work->lock);
+    rvit_condition_init(&work->copied);
+    rvit_condition_init(&work->left);
     if (work->n_chunks < 2)
         return 0;
-    pthread_once(&once, watch_forks);
-    pthread_mutex_lock(&list_lock);
-    if (owner != getpid())
+    rvit_once_run(&once, watch_forks);
+    rvit_mutex_lock(&list_lock);
+    if (owner != rvit_process_id())
         start_workers();
     job **last = &jobs;
     while (*last != NULL)
         last = &(*last)->behind;
     *last = work;
-    pthread_cond_broadcast(&more);
-    pthread_mutex_unlock(&list_lock);
+    rvit_condition_broadcast(&more);
+    rvit_mutex_unlock(&list_lock);
     return 1;
 }
 
@@ -141,18 +132,18 @@ static int begin(job *work)
 static void end(job *work, int handed)
 {
     if (handed) {
-        pthread_mutex_lock(&list_lock);
+        rvit_mutex_lock(&list_lock);
         job **last = &jobs;
         while (*last != work)
             last = &(*last)->behind;
         *last = work->behind;
         while (work->workers > 0) /* they may still look for a chunk */
-            pthread_cond_wait(&work->left, &list_lock);
-        pthread_mutex_unlock(&list_lock);
+            rvit_condition_wait(&work->left, &list_lock);
+        rvit_mutex_unlock(&list_lock);
     }
-    pthread_cond_destroy(&work->left);
-    pthread_cond_destroy(&work->copied);
-    pthread_mutex_destroy(&work->lock);
+    rvit_condition_destroy(&work->left);
+    rvit_condition_destroy(&work->copied);
+    rvit_mutex_destroy(&work->lock);
 }
 
 /* Copies all pieces of the job. */
@@ -161,10 +152,10 @@ static void gather(job *work)
     const int handed = begin(work);
     while (copy_next(work))
         continue;
-    pthread_mutex_lock(&work->lock);
+    rvit_mutex_lock(&work->lock);
     while (work->n_done < work->n_chunks)
-        pthread_cond_wait(&work->copied, &work->lock);
-    pthread_mutex_unlock(&work->lock);
+        rvit_condition_wait(&work->copied, &work->lock);
+    rvit_mutex_unlock(&work->lock);
     end(work, handed);
 }
 
@@ -172,13 +163,13 @@ static void gather(job *work)
 static int64_t copied_until(job *work, int64_t sent)
 {
     const int any = copy_next(work);
-    pthread_mutex_lock(&work->lock);
+    rvit_mutex_lock(&work->lock);
     while (!any && !work->done[sent])
-        pthread_cond_wait(&work->copied, &work->lock);
+        rvit_condition_wait(&work->copied, &work->lock);
     int64_t stop = sent;
     while (stop < work->n_chunks && work->done[stop])
         stop++;
-    pthread_mutex_unlock(&work->lock);
+    rvit_mutex_unlock(&work->lock);
     return stop;
 }
 

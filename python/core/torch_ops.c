@@ -1,7 +1,8 @@
 /* Kernels of torch.ops.raggedvit in C, registered through PyTorch's stable shim. The dispatcher calls them without the GIL.
    The file is compiled with -fexceptions, because C++ exceptions pass through it. _torch/operators.py has the schemas. */
-#include <dlfcn.h>
 #include <string.h>
+
+#include "core/base/os_module.h"
 
 #include "bindings.h"
 #include "shim.h"
@@ -317,16 +318,19 @@ PyObject *core_shim_new(core_array *array)
     return object;
 }
 
+/* CMake sets the prefix and the suffix of shared libraries. */
+#define TORCH_LIBRARY(name) CORE_LIBRARY_PREFIX "torch_" name CORE_LIBRARY_SUFFIX
+
 static int look_up(void)
 {
-    void *const cpu = dlopen("libtorch_cpu.so", RTLD_NOW | RTLD_NOLOAD), *const cuda = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_NOLOAD);
+    void *const cpu = rvit_library_loaded(TORCH_LIBRARY("cpu")), *const cuda = rvit_library_loaded(TORCH_LIBRARY("cuda"));
     shim_table found;
     if (cpu == NULL)
         return -1;
-#define LOOK_UP(from, field, name)                    \
-    {                                                 \
-        void *const symbol = dlsym(from, name);       \
-        memcpy(&found.field, &symbol, sizeof symbol); \
+#define LOOK_UP(from, field, name)                            \
+    {                                                         \
+        void *const symbol = rvit_library_symbol(from, name); \
+        memcpy(&found.field, &symbol, sizeof symbol);         \
     }
 #define X(result, name, arguments) \
     LOOK_UP(cpu, name, #name)      \
@@ -337,7 +341,7 @@ static int look_up(void)
     found.aoti_torch_get_current_cuda_stream = NULL;
     if (cuda != NULL)
         LOOK_UP(cuda, aoti_torch_get_current_cuda_stream, "aoti_torch_get_current_cuda_stream")
-    void *const python = dlopen("libtorch_python.so", RTLD_NOW | RTLD_NOLOAD);
+    void *const python = rvit_library_loaded(TORCH_LIBRARY("python"));
     found.wrap = NULL;
     if (python != NULL)
         LOOK_UP(python, wrap, "_Z16THPVariable_WrapRKN2at10TensorBaseE")

@@ -30,6 +30,7 @@ from . import images
 from ._c import checks
 from ._c.errors import RaggedVitError, Status, invalid
 from ._c.info import device_of, precision_of
+from ._c.process import usable_processors, watch_forks
 from ._session.policy import Policy
 from ._session.result import Result
 from .model import Model
@@ -74,7 +75,7 @@ def _forked() -> None:
     _opening = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forked)
+watch_forks(_forked)
 
 
 @dataclass
@@ -256,7 +257,7 @@ class Classifier:
         cpus, gpus = _assigned()
         device = self.device or ("auto" if gpus is None else "cuda" if gpus else "cpu")
         device = "cuda:0" if device == "cuda" else device  # of those that CUDA_VISIBLE_DEVICES shows
-        usable = len(os.sched_getaffinity(0)) if cpus is None else cpus
+        usable = usable_processors() if cpus is None else cpus
         n_threads = self.n_threads if self.n_threads is not None else 0 if cpus is None else cpus
         model = Model(self.path, device, self.dtype, n_threads=n_threads, max_batch=self.capacity, **self.options)
         if isinstance(self.recipe, images.Recipe):

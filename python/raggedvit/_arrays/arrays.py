@@ -14,6 +14,7 @@ import numpy as np
 from .._c import checks
 from .._c.checks import INT32_MAX, UINT64_MAX, integer, optional, shown
 from .._c.errors import invalid
+from .._c.library import cuda_driver
 
 ELEMENTS = {"float32": 4, "float16": 2, "bfloat16": 2, "int32": 4, "uint8": 1, "bool": 1}
 TYPESTRS = {"<f4": "float32", "<f2": "float16", "<i4": "int32", "|u1": "uint8", "|b1": "bool"}
@@ -220,7 +221,7 @@ def current_context() -> int:
     """Returns the CUcontext of this thread, for arrays that do not name their device."""
     context = ctypes.c_void_p()
     try:
-        failed = ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context))
+        failed = cuda_driver().cuCtxGetCurrent(ctypes.byref(context))
     except OSError:
         failed = 1
     if failed or not context.value:

@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 
 from .._c.errors import RaggedVitError, Status
-from .._c.library import library
+from .._c.library import cuda_driver, library
 from .arrays import DeviceArray
 
 NAME = "raggedvit._core"
+FILE = "_core.pyd" if sys.platform == "win32" else "_core.abi3.so"
 
 
 def _import() -> Any:
     named = os.environ.get("RAGGEDVIT_LIBRARY")
-    beside = pathlib.Path(named).parent / "_core.abi3.so" if named else None
+    beside = pathlib.Path(named).parent / FILE if named else None
     if beside is not None and beside.exists():
         loader = importlib.machinery.ExtensionFileLoader(NAME, str(beside))
         spec = importlib.util.spec_from_loader(NAME, loader)
@@ -47,7 +48,7 @@ def ready() -> Any:
         if core is None:
             raise RaggedVitError(
                 Status.UNAVAILABLE,
-                "the package has no compiled core (raggedvit/_core.abi3.so): build the target "
+                f"the package has no compiled core (raggedvit/{FILE}): build the target "
                 "raggedvit_python_core, or install a wheel",
             )
         core.open(library().raw._handle)  # by handle, so that the process loads one copy of the library
@@ -61,7 +62,7 @@ def _torch_context(index: int) -> int:
     with torch.cuda.device(index):
         torch.zeros(1, device=f"cuda:{index}")  # creates the context and makes it current
         context = ctypes.c_void_p()
-        ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context))
+        cuda_driver().cuCtxGetCurrent(ctypes.byref(context))
     return context.value or 0
 
 

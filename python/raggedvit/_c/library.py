@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
+import sys
 import weakref
 from typing import Any, NoReturn
 
@@ -122,6 +123,9 @@ class Handle:
         refuse_copy("an object of the library's")
 
 
+#: The library's file, by version; cmake/python_package.cmake installs it by this name.
+NAMES = {"darwin": "libraggedvit.{}.{}.dylib", "win32": "raggedvit.dll"}
+
 _library: Library | None = None
 
 
@@ -130,7 +134,9 @@ def find() -> str:
     named = os.environ.get("RAGGEDVIT_LIBRARY")
     if named:
         return named
-    name = f"libraggedvit.so.{CONSTANTS['RVIT_VERSION_MAJOR']}.{CONSTANTS['RVIT_VERSION_MINOR']}"
+    name = NAMES.get(sys.platform, "libraggedvit.so.{}.{}").format(
+        CONSTANTS["RVIT_VERSION_MAJOR"], CONSTANTS["RVIT_VERSION_MINOR"]
+    )
     beside = pathlib.Path(__file__).resolve().parent.parent / name
     return str(beside) if beside.exists() else name
 
@@ -144,3 +150,8 @@ def library() -> Library:
         if _library is None:
             _library = found
     return _library
+
+
+def cuda_driver() -> ctypes.CDLL:
+    """Opens the CUDA driver. OSError: there is none."""
+    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")

@@ -12,7 +12,7 @@ import concurrent.futures
 import os
 import threading
 import weakref
-from typing import Any
+from typing import Any, Callable
 
 _owners: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -27,7 +27,20 @@ def _forked() -> None:
         owner._forked()
 
 
-os.register_at_fork(after_in_child=_forked)
+def watch_forks(forked: Callable[[], None]) -> None:
+    """Calls the function in forked children. Windows has none."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=forked)
+
+
+watch_forks(_forked)
+
+
+def usable_processors() -> int:
+    """Processors that this process may run on, where the system tells (Linux); else all."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class Threads:
@@ -45,7 +58,7 @@ class Threads:
 
     @property
     def n(self) -> int:
-        return max(1, min(self.most, len(os.sched_getaffinity(0)) - self.others))
+        return max(1, min(self.most, usable_processors() - self.others))
 
     def __call__(self) -> concurrent.futures.ThreadPoolExecutor:
         with self._lock:

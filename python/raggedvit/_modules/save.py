@@ -161,11 +161,9 @@ def _write(path: str, tensors: dict[str, Any], metadata: dict[str, str], mode: i
         header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    with os.fdopen(
-        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "wb"
-    ) as file:
+    with open(path, "xb") as file:
         if mode is not None:
-            os.fchmod(file.fileno(), mode)
+            os.chmod(file.fileno() if os.chmod in os.supports_fd else path, mode)
         file.write(struct.pack("<Q", len(text)) + text)
         for name in order:
             tensor = tensors[name]

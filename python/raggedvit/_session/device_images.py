@@ -17,7 +17,7 @@ import numpy as np
 
 from .._arrays.arrays import DeviceArray, device_array, is_torch, on_cuda
 from .._c.errors import RaggedVitError, Status, invalid
-from .._c.library import Handle
+from .._c.library import Handle, cuda_driver
 from .failures import Failures, add, attempt
 from .model_type import Model
 from .outputs import Outputs
@@ -63,7 +63,7 @@ class DeviceImage(NamedTuple):
 
 @functools.lru_cache(None)
 def _driver() -> Any:
-    driver, size, pointer = ctypes.CDLL("libcuda.so.1"), ctypes.c_size_t, ctypes.c_void_p
+    driver, size, pointer = cuda_driver(), ctypes.c_size_t, ctypes.c_void_p
     driver.cuMemcpyDtoDAsync_v2.argtypes = [ctypes.c_uint64, ctypes.c_uint64, size, pointer]
     driver.cuMemcpy2DAsync_v2.argtypes = [ctypes.POINTER(Copy2D), pointer]
     driver.cuEventRecord.argtypes = [pointer, pointer]
