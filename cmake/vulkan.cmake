@@ -25,11 +25,12 @@ if(NOT RVIT_VULKAN STREQUAL "OFF")
   endif()
 endif()
 
-# The shaders of the matrix tier need a glslang that supports GL_KHR_cooperative_matrix (15 does, 12 does not). RVIT_GLSLANG_MATRIX can name
-# one. If it is OFF or there is none, the SPIR-V in shaders/spirv is used.
+# The shaders of the matrix tier need a glslang with GL_KHR_cooperative_matrix and GL_EXT_bfloat16: Debian 12's has neither, Debian 13's
+# lacks the latter. RVIT_GLSLANG_MATRIX can name one. If it is OFF or there is none, the SPIR-V in shaders/spirv is used.
 if(RVIT_HAVE_VULKAN AND NOT DEFINED CACHE{RVIT_GLSLANG_MATRIX})
   set(probe ${CMAKE_BINARY_DIR}/cooperative_matrix_probe)
   file(WRITE ${probe}.comp "#version 450
+#extension GL_EXT_bfloat16 : require
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #define SUM coopmat<float, gl_ScopeSubgroup, 8, 8, gl_MatrixUseAccumulator>
@@ -41,5 +42,5 @@ void main() { SUM sum = SUM(0.0); }
   if(result EQUAL 0)
     set(found ${RVIT_GLSLANG})
   endif()
-  set(RVIT_GLSLANG_MATRIX ${found} CACHE FILEPATH "A glslang that compiles GL_KHR_cooperative_matrix; OFF: shaders/spirv is built in")
+  set(RVIT_GLSLANG_MATRIX ${found} CACHE FILEPATH "A glslang that compiles the matrix tier; OFF: shaders/spirv is built in")
 endif()
