@@ -7,6 +7,8 @@ set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/raggedvit)
 # Installed files are linked with their final run paths. To change a run path at install time, CMake would reserve room with empty entries,
 # which the dynamic linker treats as the current folder.
 set_target_properties(raggedvit PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
+# macOS: its name does not contain the folder either.
+set_target_properties(raggedvit PROPERTIES BUILD_WITH_INSTALL_NAME_DIR ON INSTALL_NAME_DIR @rpath)
 if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
   set_target_properties(raggedvit PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 endif()

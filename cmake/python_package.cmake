@@ -13,5 +13,8 @@ if(TARGET raggedvit_python_core)
   install(TARGETS raggedvit_python_core LIBRARY DESTINATION raggedvit COMPONENT python EXCLUDE_FROM_ALL)
 endif()
 if(SKBUILD)
-  target_link_options(raggedvit PRIVATE -s) # install(PROGRAMS) does not strip
+  target_link_options(raggedvit PRIVATE -s) # install(PROGRAMS) does not strip, and for another system nothing here can
+  if(TARGET raggedvit_python_core)
+    target_link_options(raggedvit_python_core PRIVATE -s)
+  endif()
 endif()
