@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: run.sh HOW SOURCE BUILD
 # Builds other programs with the library, which was built in BUILD from SOURCE. HOW is find_package, pkg-config, build-tree,
-# add_subdirectory, FetchContent or package (Debian). CMAKE, CC, CXX (empty: only C), CFLAGS and CXXFLAGS come from the environment. Exits
+# add_subdirectory or FetchContent. CMAKE, CC, CXX (empty: only C), CFLAGS and CXXFLAGS come from the environment. Exits
 # with 77 if a tool is missing.
 set -euo pipefail
 how=$1 source=$2 build=$3
@@ -142,32 +142,6 @@ FetchContent)
     "$CMAKE" -S "$here/export_set/user" -B "$work/user" "-DCMAKE_PREFIX_PATH=$work/prefix" >"$work/log" 2>&1 &&
         "$CMAKE" --build "$work/user" >>"$work/log" 2>&1 || { cat "$work/log"; fail "a user of mylib cannot be built"; }
     "$work/user/user"
-    ;;
-package)
-    for tool in dpkg-deb dpkg-shlibdeps cpack file; do
-        command -v "$tool" >/dev/null || skip "$tool is not installed (packages dpkg-dev and file)"
-    done
-    (cd "$build" && cpack -G DEB -B "$work/packages" >"$work/log" 2>&1) || { cat "$work/log"; fail "cpack failed"; }
-    field() { dpkg-deb -f "$work/packages/$1"_*.deb "$2"; }
-    for package in libraggedvit0.4 libraggedvit-dev raggedvit; do
-        [ -e "$work/packages/$package"_*.deb ] || { [ $package = raggedvit ] && [ ! -e "$build/tools/raggedvit" ]; } || fail "no $package"
-    done
-    depends=$(field libraggedvit0.4 Depends)
-    echo "libraggedvit0.4 depends on $depends, suggests $(field libraggedvit0.4 Suggests)"
-    [[ $depends == *libc6* && $depends != *libjansson* ]] || fail "the dependencies are wrong: $depends"
-    [[ ! $depends =~ vulkan|cuda|nvidia|mesa ]] || fail "a GPU driver is a dependency"
-    [[ $(field libraggedvit0.4 Suggests) == *libvulkan1*libcuda1* ]] || fail "the drivers are not suggested"
-    [[ $(field libraggedvit-dev Depends) == *"libraggedvit0.4 (= $(field libraggedvit0.4 Version))"* ]] ||
-        fail "libraggedvit-dev depends on $(field libraggedvit-dev Depends)"
-    for deb in "$work"/packages/*.deb; do
-        dpkg-deb -x "$deb" "$work/root"
-    done
-    check_run_paths "$work/root"
-    cmake_project both "$languages" -DRVIT_HOW=find_package "-DCMAKE_PREFIX_PATH=$work/root/usr;$work/root/usr/local"
-    tool=$(find "$work/root" -path '*/bin/raggedvit')
-    if [ -n "$tool" ]; then
-        LD_LIBRARY_PATH=$(dirname "$(find "$work/root" -name libraggedvit.so.0.4)") "$tool" devices >/dev/null
-    fi
     ;;
 *)
     fail "unknown: $how"
