@@ -2,13 +2,13 @@
 # Tests a wheel in systems that have only Python; needs root. usage: tools/test_wheel_userlands.sh WHEEL [USERLAND...]
 # A USERLAND is a Debian suite (default: bookworm and trixie), which debootstrap sets up with python3-venv, or the path of a Python
 # interpreter of this machine. Each gets a venv with the wheel and numpy and runs the package's tests without the source.
-# RVIT_MIRROR sets the Debian mirror if apt does not know one.
 set -euo pipefail
-[ $# -gt 0 ] || { sed -n '2,5s/^# //p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,4s/^# //p' "$0"; exit 2; }
 # Run in a new mount namespace, so that all mounts end with this script.
 [ -n "${RVIT_UNSHARED:-}" ] || RVIT_UNSHARED=1 exec unshare --mount --propagation private bash "$0" "$@"
 
 root=$(cd "$(dirname "$0")/.." && pwd)
+. "$root/tools/userland.sh"
 wheel=$(realpath "$1")
 shift
 [ $# -gt 0 ] || set -- bookworm trixie
@@ -45,15 +45,10 @@ for userland; do
         give "$work/$name" "$("$userland" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
         env -u RAGGEDVIT_LIBRARY -u PYTHONPATH sh -c "$inside" sh "$work/$name" "$userland" >"$log" 2>&1 || code=$?
     else
-        mirror=${RVIT_MIRROR:-$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | grep '/debian/\?$' | head -1)}
-        script=/usr/share/debootstrap/scripts/$userland
-        [ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid # for a suite newer than this debootstrap
-        debootstrap --variant=minbase --include=python3-venv "$userland" "$work/$name" "$mirror" "$script" >"$log" 2>&1 || code=$?
+        make_userland "$userland" "$work/$name" python3-venv >"$log" 2>&1 || code=$?
         if [ $code = 0 ]; then
             give "$work/$name/given" "$(chroot "$work/$name" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
-            mountpoint -q "$work/$name/proc" || mount -t proc proc "$work/$name/proc"
-            env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
-                chroot "$work/$name" sh -c "$inside" sh /given python3 >"$log" 2>&1 || code=$?
+            in_userland "$work/$name" sh -c "$inside" sh /given python3 >"$log" 2>&1 || code=$?
         fi
     fi
     [ $code = 0 ] || bad=1
