@@ -3,9 +3,14 @@
 #ifndef RVIT_TESTS_ALLOCATION_SITES_H
 #define RVIT_TESTS_ALLOCATION_SITES_H
 
-#include <execinfo.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#if defined(__GLIBC__)
+#include <execinfo.h>
+#else /* musl has no backtrace */
+#define backtrace(frames, n) 0
+#endif
 
 static inline void allocation_failed(void)
 {

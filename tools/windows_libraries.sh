@@ -4,41 +4,17 @@
 # their licences in FOLDER/licences, and headers of Vulkan, volk and CUDA, which are the same for each system. What is there stays.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tools/packages.sh
 mkdir -p "$1"
 folder=$(realpath "$1")
 mkdir -p "$folder"/{include,lib/pkgconfig,licences,source}
-
-# Debian's sources, by a configuration of apt of our own: the machine's may lack them.
-prepare_apt() {
-    local keys=/usr/share/keyrings/debian-archive-keyring.gpg by=""
-    [ ! -e $keys ] || by="[signed-by=$keys]"
-    mkdir -p "$folder"/apt/{lists/partial,archives/partial}
-    apt-get indextargets --format '$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)' 'Identifier: Packages' | sort -u |
-        awk -F'|' -v by="$by" '$1 ~ /Debian|Ubuntu/ {print "deb-src", by, $2, $3, $4}' >"$folder/apt/sources.list"
-    [ -s "$folder/apt/sources.list" ] || { echo "windows_libraries: apt knows no archive of Debian: run apt-get update" >&2; exit 1; }
-    cat >"$folder/apt/apt.conf" <<END
-Dir::Etc::SourceList "$folder/apt/sources.list";
-Dir::Etc::SourceParts "-";
-Dir::State::Lists "$folder/apt/lists";
-Dir::Cache "$folder/apt";
-APT::Sandbox::User "root";
-END
-    export APT_CONFIG=$folder/apt/apt.conf
-    apt-get -qq update
-}
 
 # library NAME SOURCE_PACKAGE CMAKE_OPTION...
 library() {
     local name=$1 package=$2 start=$SECONDS
     [ ! -e "$folder/licences/$name" ] || return 0
-    local source="" wanted
-    rm -rf "$folder/source/$name" && mkdir -p "$folder/source/$name"
-    for wanted in "$package" "$package/$(. /etc/os-release && echo "$VERSION_CODENAME")"; do # a mirror may lack the newest one
-        (cd "$folder/source/$name" && apt-get -qq source "$wanted") >"$folder/build-$name.log" 2>&1 || continue
-        source=$(find "$folder/source/$name" -mindepth 1 -maxdepth 1 -type d)
-        break
-    done
-    [ -n "$source" ] || { tail -5 "$folder/build-$name.log" >&2; echo "windows_libraries: no source of $package" >&2; exit 1; }
+    local source
+    source=$(debian_source "$folder/apt" "$package" "$folder/source/$name") || exit 1
     local build=$folder/build/$name log=$folder/build-$name.log
     cmake -S "$source" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$folder" -DCMAKE_INSTALL_LIBDIR:STRING=lib \
         -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/toolchains/windows-x86_64.cmake" -DRVIT_WINDOWS_LIBRARIES="$folder" "${@:3}" >"$log" 2>&1 &&
@@ -54,7 +30,7 @@ cp $mingw/lib/libz.a "$folder/lib"
 cp /usr/share/doc/libz-mingw-w64-dev/copyright "$folder/licences/zlib"
 cp /usr/share/doc/mingw-w64-common/copyright "$folder/licences/mingw-w64"
 for name in jansson libjpeg-turbo libpng libwebp; do
-    [ -e "$folder/licences/$name" ] || { prepare_apt; break; }
+    [ -e "$folder/licences/$name" ] || { debian_sources "$folder/apt"; break; }
 done
 builds=""
 library jansson jansson -DJANSSON_BUILD_DOCS=OFF -DJANSSON_WITHOUT_TESTS=ON -DJANSSON_EXAMPLES=OFF &
