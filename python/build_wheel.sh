@@ -10,7 +10,8 @@
 # It needs what a build needs (tools/setup.sh names Debian's packages), python3-venv and python3-dev; the rest, and nvcc where there is
 # none, comes from PyPI into build/wheel/venv. Zig compiles for every target, with the headers and symbols of the C library that the name
 # says. The wheel is checked before it is named. In the environment: RVIT_PYTHON, the interpreter that builds; RVIT_NVCC, the nvcc, which
-# decides the drivers that can run the kernels (13.x: 580 and later, 12.x: 525 and later); RVIT_CUDA=OFF, for a wheel without them.
+# decides the drivers that can run the kernels (13.x: 580 and later, 12.x: 525 and later); RVIT_CUDA_ARCHS, as for cmake;
+# RVIT_CUDA=OFF, for a wheel without kernels.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 target=manylinux_2_28_x86_64
@@ -45,7 +46,7 @@ if [ "$cuda" = ON ]; then
         nvcc=$site/nvidia/cu13/bin/nvcc
     fi
     [ -x "$nvcc" ] || fail "$nvcc is not there"
-    define+=(RVIT_CUDA_ARCHS=all RVIT_NVCC="$nvcc")
+    define+=(RVIT_CUDA_ARCHS="${RVIT_CUDA_ARCHS:-all}" RVIT_NVCC="$nvcc")
 fi
 
 # The compiler, and of the headers in /usr/include only Vulkan's: the others are those of this machine's C library.
