@@ -23,7 +23,7 @@ from typing import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = re.compile(rb"^(\x7fELF|MZ|\xcf\xfa\xed\xfe)")
-LICENCES = {"raggedvit": "Apache-2.0", "volk": "MIT", "compiler-rt of Zig": "MIT", "MinGW-w64": "ZPL-2.1"}
+LICENCES = {"raggedvit": "Apache-2.0", "volk": "MIT", "compiler-rt of Zig": "MIT", "mingw-w64": "ZPL-2.1"}
 
 
 def members(name: str, data: bytes) -> Iterator[tuple[str, bytes]]:
@@ -80,13 +80,13 @@ def main() -> None:
         relations.append(("SPDXRef-DOCUMENT", "DESCRIBES", own))
         found = set()
         for name, content in members(path.name, data):
-            if "/licences/" in name:
+            if re.search("/licences/[^/]", name):
                 found.add(("STATIC_LINK", pathlib.PurePath(name).stem))
             if BINARY.match(content):
                 if path.suffix == ".whl":
                     found.add(("STATIC_LINK", "compiler-rt of Zig"))
-                if content.startswith(b"MZ"):
-                    found.add(("STATIC_LINK", "MinGW-w64"))
+                    if content.startswith(b"MZ"):
+                        found.add(("STATIC_LINK", "mingw-w64"))
                 found |= {("DYNAMIC_LINK", name) for name in needed(content) if "raggedvit" not in name}
                 if b"vkGetInstanceProcAddr" in content:
                     found.add(("STATIC_LINK", "volk"))
