@@ -320,8 +320,7 @@ def calls(reports):
 
 
 # Reports of devices that no self-test has run on yet, with the backend that they measured.
-BEFORE_SELFTEST = {"h200_families.json": "cuda", "h100_serving.json": "cuda", "h100_vulkan_direct.json": "vulkan",
-                   "xeon_cpu_baselines.json": "cpu"}
+BEFORE_SELFTEST = {"h100_serving.json": "cuda", "h100_vulkan_direct.json": "vulkan"}
 TIMINGS = ["attention of 64 images of 197 tokens, 3 heads", "DeiT-T, batch 1, dense", "DeiT-T, batch 1, l2 keep 0.5",
            "DeiT-T, batch 32, dense", "DeiT-T, batch 32, l2 keep 0.5"]
 
