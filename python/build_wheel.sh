@@ -9,8 +9,9 @@
 #
 # It needs what a build needs (tools/setup.sh names Debian's packages), python3-venv and python3-dev; the rest, and nvcc where there is
 # none, comes from PyPI into build/wheel/venv. Zig compiles for every target, with the headers and symbols of the C library that the name
-# says. The wheel is checked before it is named. In the environment: RVIT_PYTHON, the interpreter that builds; RVIT_NVCC, the nvcc, which
-# decides the drivers that can run the kernels (13.x: 580 and later, 12.x: 525 and later); RVIT_CUDA_ARCHS, as for cmake;
+# says. The wheel is checked before it is named. Drivers of series 580 and later run the kernels that nvcc 13 compiled, those from 525 on
+# the kernels of CUDA 12.4, which knows no GPU after compute capability 9.0. In the environment: RVIT_PYTHON, the interpreter that builds;
+# RVIT_NVCC and RVIT_CUDA_OLDER_NVCC (empty: no kernels for older drivers); RVIT_CUDA_ARCHS and RVIT_CUDA_OLDER_ARCHS, as for cmake;
 # RVIT_CUDA=OFF, for a wheel without kernels.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -46,7 +47,12 @@ if [ "$cuda" = ON ]; then
         nvcc=$site/nvidia/cu13/bin/nvcc
     fi
     [ -x "$nvcc" ] || fail "$nvcc is not there"
-    define+=(RVIT_CUDA_ARCHS="${RVIT_CUDA_ARCHS:-all}" RVIT_NVCC="$nvcc")
+    # A file on PyPI has at most 100 MB, and an architecture takes 7 to 8.
+    archs="80;86;89;90;100;120" older_archs="80;86;89;90"
+    [ $processor = x86_64 ] || archs="80;87;90;100;110;121" older_archs="80;87;90"
+    older=${RVIT_CUDA_OLDER_NVCC-$("$root/tools/cuda12.sh" "$root/build/cuda12")}
+    define+=(RVIT_CUDA_ARCHS="${RVIT_CUDA_ARCHS:-$archs}" RVIT_NVCC="$nvcc")
+    [ -z "$older" ] || define+=(RVIT_CUDA_OLDER_NVCC="$older" RVIT_CUDA_OLDER_ARCHS="${RVIT_CUDA_OLDER_ARCHS:-$older_archs}")
 fi
 
 # The compiler, and of the headers in /usr/include only Vulkan's: the others are those of this machine's C library.
