@@ -7,7 +7,7 @@
      mmla_bf16  sum [2, 2] of floats += a [2, 4] b [2, 4]^T of bf16
 
    Sums of int8 are exact. Those of bf16 are rounded to odd after each addition, and subnormal numbers count as zero; the emulation rounds
-   to the nearest. Either way the bits of a sum depend on its operands alone. */
+   to the nearest. Either way the bits of a sum depend only on its operands. */
 #ifndef RVIT_CPU_NEON_DOTS_H
 #define RVIT_CPU_NEON_DOTS_H
 

@@ -6,7 +6,7 @@
 #ifndef RVIT_CORE_BASE_ENTRY_H
 #define RVIT_CORE_BASE_ENTRY_H
 
-/* 16 concerns _Float16 alone. */
+/* 16 concerns only _Float16. */
 _Static_assert(__FLT_EVAL_METHOD__ == 0 || __FLT_EVAL_METHOD__ == 16,
                "raggedvit needs float arithmetic without excess precision, because scores have the same bits on every machine: on i686 "
                "compile with -msse2 -mfpmath=sse, on s390x with -std=gnu11");

@@ -50,9 +50,10 @@ struct rvit_input {
 rvit_input *rvit_input_open(int *out_number)
 {
     rvit_input *input = malloc(sizeof *input);
-    *out_number = ENOMEM;
-    if (input != NULL && pipe(input->stop_pipe) == 0)
+    if (input != NULL && pipe(input->stop_pipe) == 0) {
+        *out_number = 0;
         return input;
+    }
     *out_number = errno;
     free(input);
     return NULL;

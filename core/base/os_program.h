@@ -36,10 +36,10 @@ int rvit_path_is_absolute(const char *path);
 /* fopen(path, "rb"). */
 FILE *rvit_file_read_open(const char *path, int *out_number);
 
-/* A file that did not exist. is_private: for its owner alone. */
+/* A file that did not exist. is_private: only its owner may open it. */
 FILE *rvit_file_create(const char *path, int is_private, int *out_number);
-/* Writes everything to disk, and gives the file the permissions of `older`, or of its owner alone where that is not allowed; NULL: keeps
-   its own. Returns an error number. */
+/* Writes everything to disk, and gives the file the permissions of `older`, or those of a private file where that is not allowed; NULL:
+   keeps its own. Returns an error number. */
 int rvit_file_finish(FILE *file, const rvit_os_file_info *older);
 /* Renames a closed file; it replaces an older one in one step. Returns an error number. */
 int rvit_file_rename(const char *from, const char *to);

@@ -76,7 +76,7 @@ static float random_value(uint32_t seed)
     return (float)((int32_t)((seed ^ seed >> 16) % 127) - 63) / 32;
 }
 
-/* Writes images order[0..n) and runs the op; the other images are empty. same_values: the values of an image depend on the column alone. */
+/* Writes images order[0..n) and runs the op; the other images are empty. same_values: the values of an image depend only on the column. */
 static rvit_status attention_run(struct attention *self, const int32_t *order, int32_t n, bool same_values)
 {
     int32_t *cu_seqlens = rvit_buffer_host(self->cu_seqlens);
